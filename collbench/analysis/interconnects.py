@@ -250,7 +250,7 @@ def tables(interconnects: Sequence[Interconnect], chosen: Chosen | None = None) 
     its exact implementations where it has no library.
     """
     results = chain.from_iterable(interconnect.results for interconnect in interconnects)
-    kinds = dict.fromkeys(replace(row.case.kind, ranks=0) for row in results)
+    kinds = dict.fromkeys(map(_kind, results))
     every = [_table(kind, interconnects, chosen) for kind in kinds]
     return [table for table in every if table.lines]
 
@@ -269,12 +269,14 @@ def left_out(interconnects: Sequence[Interconnect], compared: Iterable[Interconn
     return reasons
 
 
+def _kind(row: Timed) -> Case:
+    """Return what rows of a table have in common; the numbers of ranks may differ."""
+    return replace(row.case.kind, ranks=0)
+
+
 def _table(kind: Case, interconnects: Sequence[Interconnect], chosen: Chosen | None) -> InterconnectTable:
-    rows = {}
-    for interconnect in interconnects:
-        usable = _usable([row for row in interconnect.results if replace(row.case.kind, ranks=0) == kind], chosen)
-        if usable:
-            rows[interconnect] = usable
+    found = {one: _usable([row for row in one.results if _kind(row) == kind], chosen) for one in interconnects}
+    rows = {interconnect: usable for interconnect, usable in found.items() if usable}
 
     # The largest number of ranks that all have, or else the largest of each.
     counts = [{row.case.ranks for row in usable} for usable in rows.values()]

@@ -130,6 +130,11 @@ class CheckRequest(Request):
         return None if self.ranks is None else int(self.ranks)
 
     @property
+    def expected(self) -> Expectation | None:
+        """What the reference expects; read by the first process of a launcher alone."""
+        return read_reference(Path(self.reference)) if self.reference and is_leader(launched()) else None
+
+    @property
     def imported(self) -> ImportRequest:
         """How the logs are read that are judged."""
         op = "" if self.op == "all" else ",".join(split_names(self.op))
@@ -173,7 +178,7 @@ def check(request: CheckRequest) -> CheckResult | None:
     """
     if request.run is None:
         return measure(request)
-    expected = read_reference(Path(request.reference)) if request.reference and is_leader(launched()) else None
+    expected = request.expected
     return judge_run(request, only_run(request.run, request.imported), expected)
 
 
@@ -279,7 +284,7 @@ def _is_left_open(result: CheckResult) -> bool:
 
 def measure(request: CheckRequest) -> CheckResult | None:
     """Measure rounds, each with ranks that are started anew, until the verdict is sure or the budget is spent."""
-    expected = read_reference(Path(request.reference)) if request.reference and is_leader(launched()) else None
+    expected = request.expected
     begun = time.monotonic()
     run: Run | None = None
     baseline: Path | None = None

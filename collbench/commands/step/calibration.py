@@ -7,6 +7,7 @@ these ranks, also under an outside launcher.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from operator import sub
 from statistics import fmean
 
 from collbench.algorithms import is_library
@@ -61,7 +62,7 @@ def calibrated(computing: float, platform: str, sweep: Sweep, launched: tuple[in
             # Sizes ascend: once a step has no room for enough products of a size, larger ones need no trial.
             if isinstance(result, StepTimes) and result.right:
                 seconds[step.size] = min(map(_typical_computing, result.series)) / step.products
-                if LEAST * seconds[step.size] > computing:
+                if least * seconds[step.size] > computing:
                     break
             reason = (result.reason if isinstance(result, Failed) else result.wrong) or reason
     if not seconds:
@@ -71,8 +72,5 @@ def calibrated(computing: float, platform: str, sweep: Sweep, launched: tuple[in
 
 def _typical_computing(series: Series) -> float:
     """Return the mean over ranks of the lower quartile of what computing took in their steps."""
-    quartiles = []
-    for rank, computed in enumerate(series.computed):
-        moments = zip(series.begins(rank), computed, strict=True)
-        quartiles.append(percentile([computed - begun for begun, computed in moments], 25))
-    return fmean(quartiles)
+    of_ranks = (map(sub, computed, series.begins(rank)) for rank, computed in enumerate(series.computed))
+    return fmean(percentile(list(seconds), 25) for seconds in of_ranks)

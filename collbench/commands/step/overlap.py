@@ -78,10 +78,8 @@ class Overlap:
 def _computing(result: StepRow) -> list[float]:
     """Return the seconds of a step in which a rank computes, by round."""
     if isinstance(result, StepPrediction):
-        return [result.parts[0]]
-    means = []
-    for series in result.series:
-        means.append(fmean(series.parts(rank)[0] for rank in range(series.ranks)))
+        return [result.parts.computing]
+    means = [fmean(series.parts(rank).computing for rank in range(series.ranks)) for series in result.series]
     return in_rounds(means, result.rounds)
 
 

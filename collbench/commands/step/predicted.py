@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from collbench.algorithms import implementations
 from collbench.cases import Case, Sweep
-from collbench.commands.step.rows import StepPrediction
+from collbench.commands.step.rows import StepParts, StepPrediction
 from collbench.commands.step.work import COMMUNICATE, COMPUTE, SEQUENTIAL, buckets, step_of
 from collbench.errors import Unsupported
 from collbench.measure.predicted import NAME, Predicted, topology_record
@@ -18,10 +18,8 @@ class PredictedSteps(Predicted):
     """The steps of a sweep, or in these cases by what the sweep names, on as much of a described system."""
 
     def __init__(self, system: System, sweep: Sweep, cases: Iterable[Case] = ()) -> None:
-        results = []
-        for case in cases or sweep.cases():
-            for name in step_of(case).communicators(sweep.implementations):
-                results.append(_step(system, case, name))
+        every = ((case, step_of(case).communicators(sweep.implementations)) for case in cases or sweep.cases())
+        results = [_step(system, case, name) for case, names in every for name in names]
         super().__init__(topology_record(on_ranks(system, sweep.ranks)), results)
 
 
@@ -43,14 +41,14 @@ def step_time(system: System, case: Case, implementation: str, noise: float = NO
     """
     schedule, computing = step_of(case).schedule, step_of(case).seconds
     if case.ranks == 1 or schedule == COMPUTE:
-        return StepPrediction(case, implementation, (computing, 0.0, 0.0), computing, computing)
+        return StepPrediction(case, implementation, StepParts(computing, 0.0, 0.0), computing, computing)
     sent = network_curve(on_ranks(system, case.ranks), [part for _, part in buckets(case)], implementation)
     waiting = 0.0 if schedule == COMMUNICATE else computing * slowest(case.ranks, noise)
-    expected = _parts(schedule, computing, [bucket.seconds for bucket in sent])
+    computed, exposed = _parts(schedule, computing, [bucket.seconds for bucket in sent])
     return StepPrediction(
         case,
         implementation,
-        (expected[0], waiting, expected[1]),
+        StepParts(computed, waiting, exposed),
         low=sum(_parts(schedule, computing, [bucket.low for bucket in sent])) + waiting,
         high=sum(_parts(schedule, computing, [bucket.high for bucket in sent])) + waiting,
         algorithm=sent[0].algorithm,

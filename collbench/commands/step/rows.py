@@ -13,8 +13,13 @@ from collbench.results.base import CaseResult, FromModel, Sampled, Timed
 from collbench.results.disturbed import Scheduling
 from collbench.units import FASTEST, SLOWEST, Count, Duration, Moment, Seconds, counted
 
-StepParts = tuple[Moment, Moment, Moment]
-"""Seconds of a step: computing, waiting for the last rank to have computed, communication that no computing hides."""
+
+class StepParts(NamedTuple):
+    """Seconds of a step."""
+
+    computing: Moment
+    waiting: Moment  # for the last rank to have computed
+    exposed: Moment  # communication that no computing hides
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class Series:
         # With overlap a rank may be done with its buckets before the last rank has computed.
         until = [min(last, done) for last, done in zip(self.last_computed, self.done[rank], strict=True)]
         waiting = fmean(until) - computed
-        return computed - begun, waiting, max(0.0, done - computed - waiting)
+        return StepParts(computed - begun, waiting, max(0.0, done - computed - waiting))
 
 
 class StepTimes(Sampled, frozen=True, tag="steps"):
@@ -91,8 +96,7 @@ class StepTimes(Sampled, frozen=True, tag="steps"):
     def parts(self) -> StepParts:
         """The parts of a step, the mean over ranks and series."""
         every = [series.parts(rank) for series in self.series for rank in range(series.ranks)]
-        computing, waiting, exposed = map(fmean, zip(*every, strict=True)) if every else (math.nan,) * 3
-        return computing, waiting, exposed
+        return StepParts(*map(fmean, zip(*every, strict=True))) if every else StepParts(math.nan, math.nan, math.nan)
 
     @property
     def contradiction(self) -> str:

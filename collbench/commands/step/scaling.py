@@ -83,10 +83,7 @@ class ScalingCurve:
 
 def curves(results: Iterable[Result]) -> list[ScalingCurve]:
     """Return every curve of a scaling run, in the order of its rows; rows without a time are left out."""
-    found: list[ScalingCurve] = []
-    for rows in _passes(results):
-        found += _curves_of_pass(rows)
-    return found
+    return [curve for rows in _passes(results) for curve in _curves_of_pass(rows)]
 
 
 def is_timed(result: Result) -> TypeGuard[StepRow]:

@@ -14,7 +14,6 @@ from collbench.commands.step.overlap import Overlap, overlaps
 from collbench.commands.step.rows import StepPrediction, StepRow, StepTimes, Trained
 from collbench.commands.step.scaling import ScalingCurve, curves
 from collbench.commands.step.stragglers import RankStatistics, costliest, signed, straggler_rows
-from collbench.commands.step.trained import ranked_rows, ranking, ranking_columns
 from collbench.commands.step.work import MODES, job_of, step_of
 from collbench.plots.kinds import MOST, Cells, PagePart, Section, TextTable
 from collbench.present.columns import USEFUL, Column
@@ -63,10 +62,10 @@ class StepResult:
         """The step compared with the one whose parts do not overlap; None of that one itself."""
         return next((overlap for overlap in overlaps(self.results) if overlap.row is self.result), None)
 
-    def share(self, part: int) -> str:
-        """Return the share of a part of a step, by its place."""
+    def share(self, part: str) -> str:
+        """Return the share of a part of a step, by its name in StepParts."""
         parts = self.result.parts
-        return f"{parts[part] / sum(parts):.1%}" if sum(parts) else ""
+        return f"{getattr(parts, part) / sum(parts):.1%}" if sum(parts) else ""
 
 
 PROBLEM: Callable[[StepResult], str] = attrgetter("problem")
@@ -104,7 +103,7 @@ def _bucket(row: StepResult) -> str:
 
 
 def _exposed(row: StepResult) -> str:
-    return signed(row.overlap.exposed.value if row.overlap else row.result.parts[2])
+    return signed(row.overlap.exposed.value if row.overlap else row.result.parts.exposed)
 
 
 _NAMES: Column[StepResult] = Column("", lambda row: row.label, form=f"<{_NAME}", key="implementation")
@@ -117,9 +116,9 @@ _CHECK: Column[StepResult] = Column(
     ),
 )
 _PARTS: tuple[Column[StepResult], ...] = (
-    Column("compute", lambda row: row.share(0), importance=1, form=">"),
-    Column("wait", lambda row: row.share(1), importance=2, form=">"),
-    Column("exposed", lambda row: row.share(2), importance=3, form=">"),
+    Column("compute", lambda row: row.share("computing"), importance=1, form=">"),
+    Column("wait", lambda row: row.share("waiting"), importance=2, form=">"),
+    Column("exposed", lambda row: row.share("exposed"), importance=3, form=">"),
 )
 _PARTS_LEGEND = (
     "compute, wait, exposed: shares of a step: computing, waiting for the last rank, communication that nothing hides"
@@ -230,9 +229,8 @@ def _steps(row: StepResult) -> str:
 
 def _ranking_table(results: Sequence[Result]) -> Iterator[str]:
     """Yield a line for each strategy over all seeds, the first to the target first."""
-    if found := ranking(results):
-        yield ""
-        yield from lines(ranking_columns(found), ranked_rows(found))
+    if found := strategies.ranking(results):
+        yield from ("", *lines(strategies.ranking_columns(found), strategies.ranked_rows(found)))
 
 
 STRATEGIES = StepTable(
@@ -249,7 +247,7 @@ STRATEGIES = StepTable(
     ),
     "time: of the slowest rank; samples/s: of all ranks; steps: fewest and most of a rank; loss: on samples held out\n"
     "age: of a gradient: updates since its weights were read, mean; check: equal weights, and all gradients in them",
-    strategies.verdicts,
+    lambda results: strategies.verdict(strategies.ranking(results)),
     _ranking_table,
     live=True,
 )
@@ -280,15 +278,16 @@ def part(results: Sequence[Result]) -> PagePart:
     if ranking := strategies.ranking(results):
         caption, ranked = f"Strategies: to loss {ranking.target:g}", strategies.ranked_rows(ranking)
         tables.append(TextTable.of(caption, strategies.ranking_columns(ranking), ranked))
-    return PagePart([*words, *strategies.verdicts(results)], tables)
+        words += strategies.verdict(ranking)
+    return PagePart(words, tables)
 
 
 def cells(result: StepRow | Trained) -> Cells:
     """Return the time of a row, and where it goes or how far the training came."""
     if isinstance(result, Trained):
         return Cells((format_seconds(result.seconds),), f"ok, training to loss {result.least:.4g}")
-    named, whole = zip(("computing", "waiting", "exposed"), result.parts, strict=True), sum(result.parts)
-    words = [f"{name} {seconds / whole:.0%}" for name, seconds in named] if whole > 0 else [""]
+    named, whole = result.parts._asdict(), sum(result.parts)
+    words = [f"{name} {seconds / whole:.0%}" for name, seconds in named.items()] if whole > 0 else [""]
     if note := str(result.note.brief):
         words.append(note)
     kind = "predicted step" if result.predicted else "step, ok"

@@ -36,8 +36,8 @@ TRIAL = f"a matrix product is timed; {RANKS}"
 _NODES = 512  # of a described system, at most by default
 _MOST_COUNTS = 64  # numbers of ranks in one scaling
 _MOST_BUCKETS = 1024  # of a step
-_COMPUTE = "10ms, of one number 1ms, predicted 100ms"
-_GRADIENTS, _BUDGET = "4M, of one number 64K, for overlap 8M, predicted 1G", "2s, of one number 20s"
+_COMPUTE = "10ms, for scale on one number 1ms, predicted 100ms"
+_GRADIENTS, _BUDGET = "4M, for scale on one number 64K, for overlap 8M, predicted 1G", "2s, of one number 20s"
 SLOW_FACTOR, SLOW_TRAINER = 2.0, 4.0  # of a slow rank in steps and in training, if none is given
 _RANKS = "Numbers of ranks; FIRST..LAST doubles. Of one number: who waits for whom?"
 _SLOW = (
@@ -82,15 +82,17 @@ class StepRequest(SweepRequest):
 
 def scale_session(request: StepRequest) -> Session:
     """Return the session of `collbench step scale` on several numbers of ranks."""
+    system = _described(request.on)
     if request.steps is not None:
-        raise UsageError("--steps goes with one number of ranks, such as --ranks 2; with several, give a --budget")
+        several = "one number of ranks, such as --ranks 2; with several, give a --budget"
+        raise UsageError(f"--steps goes with {'ranks that are measured; leave it out' if system else several}")
     modes = tuple(MODES) if request.mode == "both" else (request.mode,)
-    if system := _described(request.on):
+    if system:
         most = system.gpus
         if system.nics:
             most *= 2 ** int(math.log2(max(system.nodes, _NODES)))
         # One rank alone costs nothing here, and is what all others are compared with.
-        counts = tuple(dict.fromkeys((1, *parse_ranks(request.counts or f"1..{most}"))))
+        counts = parse_ranks(request.counts or f"1..{most}", 1)
         sweep = _described_sweep(request, system, counts[-1])
         cases = chain.from_iterable(scaled_cases(sweep, counts, modes))
         folder = request.folder or default_folder(sweep, f"scale-{folder_name(system, counts[-1])}")
@@ -113,10 +115,8 @@ def scale_session(request: StepRequest) -> Session:
 
 def scaled_cases(sweep: Sweep, counts: Sequence[int], modes: Sequence[str]) -> list[tuple[Case, ...]]:
     """Return the cases that are compared: for every mode and size, one for each number of ranks, ascending."""
-    compared: list[tuple[Case, ...]] = []
-    for mode in modes:
-        compared += zip(*(sweep_on(sweep, count, [mode]).cases() for count in counts), strict=True)
-    return compared
+    every = (zip(*(sweep_on(sweep, count, [mode]).cases() for count in counts), strict=True) for mode in modes)
+    return list(chain.from_iterable(every))
 
 
 def sweep_on(sweep: Sweep, ranks: int, modes: Sequence[str]) -> Sweep:
@@ -262,10 +262,10 @@ def _described_sweep(request: StepRequest, system: System, ranks: int) -> Sweep:
     return replace(sweep, works=(Step(0, 0, seconds=computing),))
 
 
-def parse_ranks(text: str) -> tuple[int, ...]:
-    """Return the numbers of `1,2,4` or `8..4096`, which doubles, in ascending order."""
-    counts = parse_numbers(text)
-    if not 2 <= len(counts) <= _MOST_COUNTS or counts[0] < 1 or counts[-1] > MOST_RANKS:
+def parse_ranks(text: str, *also: int) -> tuple[int, ...]:
+    """Return the numbers of `1,2,4` or `8..4096`, which doubles, and those that belong to any, in ascending order."""
+    counts = sorted({*also, *parse_numbers(text)})
+    if not 2 <= len(counts) <= _MOST_COUNTS + len(also) or counts[0] < 1 or counts[-1] > MOST_RANKS:
         raise UsageError(
             f"--ranks {text} is not possible; give 2 to {_MOST_COUNTS} numbers from 1 to {MOST_RANKS}, "
             "such as 1,2,4 or 8..4096"

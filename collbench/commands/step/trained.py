@@ -183,9 +183,8 @@ def ranking_columns(outcome: StrategyRanking) -> tuple[Column[StrategyRuns], ...
     )
 
 
-def verdicts(results: Sequence[Result]) -> list[str]:
+def verdict(outcome: StrategyRanking | None) -> list[str]:
     """Return lines: which strategy is first in seconds and in steps, and which never get there; none if none learns."""
-    outcome = ranking(results)
     if not outcome:
         return []
     lines = []

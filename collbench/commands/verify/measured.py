@@ -10,10 +10,11 @@ its law, its rank and its index, not on how many there are.
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from itertools import chain
+from operator import or_
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,18 +113,23 @@ def _ulp(dtype: Datatype, numbers: Numbers) -> Numbers:
     return np.where(numbers == 0, smallest, np.maximum(spacing, smallest))
 
 
-def sum_error(dtype: Datatype, terms: Array, got: Array) -> SumError:
-    """Return how far sums of terms, shape (ranks, elements), are off, and what that says.
+class Terms:
+    """What ranks add, by rank, shape (elements,) as its exact sums, and its magnitudes times the additions."""
 
-    Terms and sums, shape (elements,), are storage values.
-    """
-    numbers = [dtype.decode(row).astype(np.float64) for row in terms]
+    def __init__(self, dtype: Datatype, stored: Iterable[Array]) -> None:
+        self.numbers = [dtype.decode(row).astype(np.float64) for row in stored]
+        self.total = exact(*self.numbers)
+        self.added = (len(self.numbers) - 1) * reduce(np.add, map(np.abs, self.numbers)) * _SLACK
+
+
+def sum_error(dtype: Datatype, terms: Terms, got: Array) -> SumError:
+    """Return how far sums, storage values of shape (elements,), are off, and what that says."""
+    numbers, total, added = terms.numbers, terms.total, terms.added
     sums = np.nan_to_num(dtype.decode(got).astype(np.float64), nan=_ENDLESS, posinf=_ENDLESS, neginf=-_ENDLESS)
-    total, off = exact(*numbers), np.abs(exact(*numbers, -sums))
+    off = np.abs(exact(*numbers, -sums))
 
     # Each of ranks - 1 additions loses up to half a unit of a partial sum, none of which is larger than all terms
     # together (N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 4.2).
-    added = (len(numbers) - 1) * reduce(np.add, map(np.abs, numbers)) * _SLACK
     bound, wide = added * 2.0**-dtype.precision, _WIDE.get(dtype.name)
     of_bound = float(np.max(off / np.where(bound > 0, bound, 1.0)))
 
@@ -163,10 +169,8 @@ def measure(
 
     # Every process knows what all ranks add to the elements that are judged.
     judged: Places = np.arange(0, case.send_count, case.send_count // _JUDGED | 1)
-    terms: dict[int, Array] = {}
-    for of_process in platform.team.exchange({rank: array[judged] for rank, array in added.items()}):
-        terms |= of_process
-    known = np.array([terms[rank] for rank in range(case.ranks)])
+    terms = reduce(or_, platform.team.exchange({rank: array[judged] for rank, array in added.items()}))
+    known = Terms(case.dtype, (terms[rank] for rank in range(case.ranks)))
     for name in names:
         heartbeat(name)
         try:
@@ -227,7 +231,7 @@ def _trial(
     sampling: Sampling,
     say: Callable[[str], None],
     judged: Places,
-    known: Array,
+    known: Terms,
 ) -> SumBits:
     """*Collective*: have an implementation add in many ways, and return what is known of its sums."""
     way, team = _Way(implementation, case, platform, added), platform.team
@@ -241,8 +245,7 @@ def _trial(
         (sent,) = _parts(case, rank)
         within = judged[np.searchsorted(judged, sent) : np.searchsorted(judged, sent + case.block)] - sent
         by_rank[rank] = sent, hashlib.blake2b(mine.tobytes()).digest(), mine[rows.places(case.block)], mine[within]
-    for of_process in team.exchange(by_rank):
-        by_rank |= of_process
+    by_rank = reduce(or_, team.exchange(by_rank))
     parts = {by_rank[rank][0]: by_rank[rank] for rank in sorted(by_rank, reverse=True)}  # the first rank's counts
     _, digests, bits, got = zip(*(parts[sent] for sent in sorted(parts)), strict=True)
 

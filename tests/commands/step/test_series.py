@@ -4,6 +4,7 @@ import gc
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,12 +15,13 @@ from collbench.commands.step import calibration
 from collbench.commands.step import measured as steps
 from collbench.commands.step.calibration import calibrated, products_for
 from collbench.commands.step.measured import take_series
-from collbench.commands.step.rows import Series
+from collbench.commands.step.rows import Series, StepTimes
 from collbench.commands.step.schedules import Moments, Parts
 from collbench.commands.step.work import Step
 from collbench.errors import PlatformError
 from collbench.measure.clocks import Clock, Clocks, Reading, Trip
 from collbench.platforms.processes import Alone
+from collbench.results import Result
 from collbench.results.collectives import Failed
 from tests.conftest import case
 from tests.test_cases import sweep
@@ -149,18 +151,21 @@ def test_matrices_are_as_large_as_leaves_room_for_enough_products() -> None:
         assert (step.products, step.size) == products, seconds
 
 
+def trials(*results: Result) -> Any:
+    """What makes a session that yields these results."""
+    return lambda *_: nullcontext(SimpleNamespace(run=lambda: iter(results)))
+
+
+def test_one_rank_alone_is_tried_with_matrices_of_which_few_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+    for size, cost in {512: 10e-6, 1024: 12e-6, 2048: 40e-6}.items():
+        series = Series((0.0,), ((4 * cost,),), ((4 * cost,),))
+        tried.append(StepTimes(case(work=Step(4, size), ranks=1), "mpi", "cpu", (series,)))
+    monkeypatch.setattr(calibration, "Session", trials(*tried))
+    assert calibrated(150e-6, "cpu", replace(sweep(1024), ranks=1)).size == 2048
+
+
 def test_ranks_that_cannot_be_measured_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Broken:
-        def __init__(self, *_: object) -> None: ...
-
-        def __enter__(self) -> "Broken":
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
-
-        def run(self) -> list[Failed]:
-            return [Failed(case(work=Step(4, 32)), "mpi", "cpu", "it broke")]
-
-    monkeypatch.setattr(calibration, "Session", Broken)
+    monkeypatch.setattr(calibration, "Session", trials(Failed(case(work=Step(4, 32)), "mpi", "cpu", "it broke")))
     with pytest.raises(PlatformError, match=r"^how long a matrix product takes could not be measured: it broke$"):
         calibrated(1e-3, "cpu", sweep(1024), None)

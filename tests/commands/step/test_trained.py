@@ -9,7 +9,7 @@ import pytest
 from collbench.commands.step.figure import losses
 from collbench.commands.step.rows import LossPoint, Trained
 from collbench.commands.step.section import STRATEGIES
-from collbench.commands.step.trained import Effort, geometric_mean, ranking, round_up, verdicts
+from collbench.commands.step.trained import Effort, geometric_mean, ranking, round_up, verdict
 from collbench.commands.step.work import SgdJob, job_of
 from collbench.results.facts import WeightMismatch
 from tests.conftest import case
@@ -37,7 +37,7 @@ def racing_to(target: float, results: list[Trained]) -> list[Trained]:
 def told(*results: Trained, target: float = 0.0) -> tuple[list[str], list[str]]:
     rows = racing_to(target, [*results])
     _, *table = STRATEGIES.conclusion(rows)
-    return verdicts(rows), table
+    return verdict(ranking(rows)), table
 
 
 def test_the_first_in_time_may_be_behind_in_steps() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collbench.commands.verify.measured import LAWS, SumError, exact, sum_error, values
+from collbench.commands.verify.measured import LAWS, SumError, Terms, exact, sum_error, values
 from collbench.datatypes import DATATYPES, Array, Datatype
 
 FLOATS = [dtype for dtype in DATATYPES.values() if dtype.kind == "float"]
@@ -39,7 +39,7 @@ def added(dtype: Datatype, keeps: str, ranks: int, law: str = "normal", count: i
     total = np.zeros(count)
     for row in terms:
         total = rounded(DATATYPES[keeps], total + dtype.decode(row).astype(np.float64))
-    return sum_error(dtype, terms, dtype.encode(rounded(dtype, total)))
+    return sum_error(dtype, Terms(dtype, terms), dtype.encode(rounded(dtype, total)))
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.name)
@@ -77,9 +77,10 @@ def test_an_error_is_counted_in_units_in_the_last_place_of_the_exact_sum() -> No
         known = DATATYPES[dtype]
         terms = known.encode(np.array([sums, (0.0, 0.0, 0.0)]))
         got = known.encode(np.array(sums) + 3 * off)
-        error = sum_error(known, terms, got)
+        error = sum_error(known, Terms(known, terms), got)
         assert (error.median, error.most) == (3.0, 3.0), dtype
-    cancelled = sum_error(known, known.encode(np.array([[1.5], [-1.5]])), known.encode(np.array([2.0**-8])))
+    terms = Terms(known, known.encode(np.array([[1.5], [-1.5]])))
+    cancelled = sum_error(known, terms, known.encode(np.array([2.0**-8])))
     assert cancelled.most == 2.0 ** (known.precision - 1), "a sum of nothing has no unit, the result has one"
 
 
@@ -109,7 +110,7 @@ def test_a_result_that_is_no_number_is_as_far_off_as_can_be() -> None:
     for nothing in (np.inf, -np.inf, np.nan):
         got = terms.sum(axis=0)
         got[7] = nothing
-        error = sum_error(dtype, terms, got)
+        error = sum_error(dtype, Terms(dtype, terms), got)
         assert error.accumulation == "narrower"
         assert 1e90 < error.of_bound < 1e300
         assert 1e6 < error.most < 1e300
