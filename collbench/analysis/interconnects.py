@@ -61,11 +61,10 @@ class Interconnect:
 def of_run(name: str, run: Run, selected: Selected = None) -> Interconnect:
     """Return the machine of a run with the collectives that have a time, as far as they are selected."""
     title = run.header.topology.name or f"a log of {run.header.imported.tool or 'another tool'}"
-    rows = []
-    for row in timed(run.cases):
-        # The clock of another tool may have seen no time pass.
-        if row.typical > 0 and (not selected or selected(row.case, row.implementation)):
-            rows.append(row)
+
+    # The clock of another tool may have seen no time pass.
+    known = (row for row in timed(run.cases) if row.typical > 0)
+    rows = [row for row in known if not selected or selected(row.case, row.implementation)]
     remarks = (f"the run was {run.cut_off}",) if run.cut_off else ()
     return Interconnect(name, title, tuple(rows), remarks)
 

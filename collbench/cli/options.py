@@ -218,11 +218,8 @@ def options_of(request: Any, only: str = "", **defaults: Any) -> list[click.Para
     Words in `defaults` have another default than in the request, and are options too.
     """
     names = [*only.split(), *defaults]
-    options: list[click.Parameter] = []
-    for word in declared(request).values():
-        if word.opt.names and (not names or word.name in names):
-            options.append(option_of(word._replace(default=defaults.get(word.name, word.default))))
-    return options
+    words = [word for word in declared(request).values() if word.opt.names and (not names or word.name in names)]
+    return [option_of(word._replace(default=defaults.get(word.name, word.default))) for word in words]
 
 
 def option_of(word: Word) -> click.Option:

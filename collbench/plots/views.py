@@ -143,11 +143,8 @@ def chosen(names: Iterable[str]) -> list[View]:
     A view with a figure of its own is not drawn next to another.
     """
     requested = named(names)
-    views = []
-    for view in VIEWS:
-        if view.name in requested:
-            views.append(view._replace(companion="" if view.companion in requested else view.companion))
-    return views
+    views = [view for view in VIEWS if view.name in requested]
+    return [view._replace(companion="") if view.companion in requested else view for view in views]
 
 
 # ---- what no implementation can pass

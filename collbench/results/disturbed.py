@@ -47,22 +47,17 @@ class Scheduling(Record, frozen=True):
     @classmethod
     def joined(cls, rounds: Iterable[tuple[Self | None, int]]) -> Self | None:
         """Return the scheduling of several rounds with so many samples each; None where it is known of none of them."""
-        parts, spoiled, taken = [], 0.0, 0
-        for part, samples in rounds:
-            if part:
-                parts.append(part)
-                spoiled += part.off_core * samples
-                taken += samples
-        if not parts:
+        known = [(part, samples) for part, samples in rounds if part]
+        if not known:
             return None
-        cores = []
-        for cores_of_rank in zip_longest(*(part.cores for part in parts), fillvalue=()):
-            cores.append(tuple(sorted({*chain(*cores_of_rank)})))
+        parts = [part for part, _ in known]
+        spoiled, taken = sum(part.off_core * samples for part, samples in known), sum(samples for _, samples in known)
+        cores_of_ranks = zip_longest(*(part.cores for part in parts), fillvalue=())
         return cls(
             off_core=spoiled / max(1, taken),
             repeated=sum(part.repeated for part in parts),
             switches=sum(part.switches for part in parts),
-            cores=tuple(cores),
+            cores=tuple(tuple(sorted({*chain(*cores)})) for cores in cores_of_ranks),
         )
 
 

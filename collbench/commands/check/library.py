@@ -101,10 +101,8 @@ class CheckRequest(Request):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        unused = []
-        for word in declared(CheckRequest).values():
-            if word.name not in OF_A_RUN and not word.usual(getattr(self, word.name)):
-                unused.append(word.opt.name)
+        words = [word for word in declared(CheckRequest).values() if word.name not in OF_A_RUN]
+        unused = [word.opt.name for word in words if not word.usual(getattr(self, word.name))]
         if self.run is not None and unused:
             raise UsageError(f"a run is judged as it is; leave {format_list(unused)} out")
         if self.run is None:
@@ -128,11 +126,6 @@ class CheckRequest(Request):
         if isinstance(self.ranks, str) and not self.ranks.isdecimal():
             raise UsageError(f"--ranks {self.ranks} is for logs; give a number of ranks")
         return None if self.ranks is None else int(self.ranks)
-
-    @property
-    def expected(self) -> Expectation | None:
-        """What the reference expects; read by the first process of a launcher alone."""
-        return read_reference(Path(self.reference)) if self.reference and is_leader(launched()) else None
 
     @property
     def imported(self) -> ImportRequest:
@@ -178,8 +171,12 @@ def check(request: CheckRequest) -> CheckResult | None:
     """
     if request.run is None:
         return measure(request)
-    expected = request.expected
-    return judge_run(request, only_run(request.run, request.imported), expected)
+    return judge_run(request, only_run(request.run, request.imported), _expected(request))
+
+
+def _expected(request: CheckRequest) -> Expectation | None:
+    """Return what the reference expects; the first process of a launcher reads it."""
+    return read_reference(Path(request.reference)) if request.reference and is_leader(launched()) else None
 
 
 @dataclass(frozen=True)
@@ -284,7 +281,7 @@ def _is_left_open(result: CheckResult) -> bool:
 
 def measure(request: CheckRequest) -> CheckResult | None:
     """Measure rounds, each with ranks that are started anew, until the verdict is sure or the budget is spent."""
-    expected = request.expected
+    expected = _expected(request)
     begun = time.monotonic()
     run: Run | None = None
     baseline: Path | None = None

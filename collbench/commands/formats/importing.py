@@ -15,7 +15,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
@@ -115,8 +115,8 @@ def read_tests(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     errors: list[RunFileError] = []
     for format_ in chosen:
         try:
-            for test in format_.read(source, hints):
-                tests.append(replace(test, format=format_.name, file=source.file, path=source.name))
+            found = partial(replace, format=format_.name, file=source.file, path=source.name)
+            tests.extend(map(found, format_.read(source, hints)))
         except RunFileError as error:
             errors.append(error)
     if not tests:

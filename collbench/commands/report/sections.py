@@ -230,9 +230,8 @@ def said(analysed: AnalysedRun, section: Section, room: int, anchors: Anchors) -
     if part.tables and section.drawn:
         drawn, left_out = _pictures(analysed.run, section.rows, room, anchors)
     words = [safe_text(line, 600) for line in part.words[:MOST]]
-    tables = []
-    for table in part.tables[:MOST]:
-        tables.append((anchors.new(section.name, table.caption) if table.linked else "", table))
+    shown = part.tables[:MOST]
+    tables = [(anchors.new(section.name, table.caption) if table.linked else "", table) for table in shown]
     return PagePart(words, tables, drawn, left_out)
 
 

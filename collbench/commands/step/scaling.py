@@ -220,10 +220,8 @@ def verdict(curve: ScalingCurve) -> list[str]:
         lines.append("more ranks do less a second than one")
     if judged(curve.last.efficiency) == HEALTHY:
         return lines
-    named = []
-    for remedy in helpful_remedies(curve)[:_MOST_REMEDIES]:
-        named.append(f"{remedy.words} ({'at most ' if remedy.at_best else ''}{remedy.efficiency:.0%})")
-    if named:
+    remedies = helpful_remedies(curve)[:_MOST_REMEDIES]
+    if named := [f"{each.words} ({'at most ' if each.at_best else ''}{each.efficiency:.0%})" for each in remedies]:
         lines.append(f"would raise efficiency: {', '.join(named)}")
     return lines
 

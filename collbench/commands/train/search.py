@@ -115,9 +115,8 @@ def search(given: PlanSetting, fixed: Choices) -> "Plan":
     fitting = np.flatnonzero(needs <= given.capacity)
     timed = fitting[_worth_timing(arrays, fitting)]
     network = {"network": Network(given.curves, TYPICAL)}
-    times = []
-    for known in _evaluated(given, arrays, timed):
-        times.append(_spread(evaluate(WITH_CURVES, known | network)["step"], known))
+    every = _evaluated(given, arrays, timed)
+    times = [_spread(evaluate(WITH_CURVES, known | network)["step"], known) for known in every]
     steps = np.concatenate(times) if times else np.zeros(0)
     order = np.argsort(steps, kind="stable")
     return Plan(given, fixed, arrays, steps[order], timed[order], needs, len(fitting))

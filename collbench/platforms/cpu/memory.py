@@ -79,10 +79,9 @@ class CpuMemory(Memory):
 
     def waits(self) -> str:
         """Return which rank's kernel has waited for which for long: it is noted in the second word of its window."""
-        waiting = []
-        for rank in self.window.bases:
-            if offset := ctypes.c_uint32.from_address(self.address(Region.WINDOW, rank) + 4).value:
-                waiting.append(f"rank {rank} waits for {awaited(offset, rank, self.ranks)}")
+        words = {rank: self.address(Region.WINDOW, rank) + 4 for rank in self.window.bases}
+        noted = ((rank, ctypes.c_uint32.from_address(address).value) for rank, address in words.items())
+        waiting = [f"rank {rank} waits for {awaited(offset, rank, self.ranks)}" for rank, offset in noted if offset]
         more = [f"{len(waiting) - _WAITING} more ranks wait"] if len(waiting) > _WAITING else []
         return ", ".join(waiting[:_WAITING] + more)
 
