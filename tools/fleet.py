@@ -21,7 +21,7 @@ from collbench.commands.check.inputs import FleetCurve, FleetNode
 
 WHERE = "8 x NVIDIA H100 80GB HBM3, NVSwitch"
 CASE = {"collective": "allreduce", "dtype": "float", "redop": "sum", "root": 0, "ranks": 8, "in_place": False}
-CURVE = FleetCurve(WHERE, "allreduce", "float", "sum", 0, 8, False, "nccl")
+CURVE = FleetCurve(WHERE, "allreduce", "float", "sum", 0, 8, False, 0, "nccl")
 LATENCY, RATE = 12e-6, 250e9  # seconds, bytes of the array per second
 
 

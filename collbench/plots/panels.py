@@ -324,7 +324,6 @@ def only_marks(row: Iterable[Panel], line: PlotLine) -> bool:
     picked = []
     for panel in row:
         points = {(other.implementation, other.predicted, size) for other, size in panel.points}
-        for result in panel.results:
-            if line_of(result).measured == line.measured:
-                picked.append((result.note.picked, line_of(result).predicted, result.case.nbytes) in points)
+        own = [result for result in panel.results if line_of(result).measured == line.measured]
+        picked += [(each.note.picked, line_of(each).predicted, each.case.nbytes) in points for each in own]
     return bool(picked) and all(picked)

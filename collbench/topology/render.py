@@ -302,9 +302,7 @@ def _rate(rate: float) -> str:
 
 
 def _span(gpus: Sequence[int]) -> str:
-    if len(gpus) > 8:
-        return f"GPU {gpus[0]}-{gpus[-1]}"
-    return f"GPU {' '.join(map(str, gpus))}"
+    return f"GPU {gpus[0]}-{gpus[-1]}" if len(gpus) > 8 else f"GPU {' '.join(map(str, gpus))}"
 
 
 def _node(system: System, width: int) -> Iterator[str]:

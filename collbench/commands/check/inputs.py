@@ -141,6 +141,7 @@ class FleetCurve(NamedTuple):
     root: int
     ranks: int
     in_place: bool
+    unalign: int
     implementation: str
 
     @property
@@ -171,7 +172,7 @@ class FleetNode:
     curves: Mapping[FleetCurve, Mapping[int, float]] = field(default_factory=dict)  # seconds by bytes of a message
 
 
-class _Size(msgspec.Struct):
+class _Size(msgspec.Struct, kw_only=True):
     """A size of a check: the fields of a curve, in their order, then the size and its time."""
 
     collective: str
@@ -180,6 +181,7 @@ class _Size(msgspec.Struct):
     root: int
     ranks: int
     in_place: bool
+    unalign: int = 0
     implementation: str
     nbytes: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
     seconds: Seconds
@@ -286,7 +288,7 @@ def _measured(name: str, run: Run, path: Path, judge: Judge | None, by_host: boo
     for row in observed(run.cases):
         # Of a log's rounds the slowest counts, as in a check; of those measured here the median.
         seconds = row.worst.typical if isinstance(row, Reported) else median(row.round_times)
-        fields = map(case_fields(row.case).__getitem__, FleetCurve._fields[1:-1])
+        fields = map(({"unalign": 0} | case_fields(row.case)).__getitem__, FleetCurve._fields[1:-1])
         curves[_curve(run.header.topology.name, *fields, row.implementation)][row.case.nbytes] = seconds
     stopped = f"{run.stopped}; it has {counted(len(run.results), 'row')}" if run.stopped else ""
     word, reason = Word.WRONG if bad else Word.UNKNOWN, bad or stopped or ("" if curves else why_none([run]))

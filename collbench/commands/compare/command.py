@@ -29,6 +29,7 @@ from collbench.cli.verdicts import GATE, head_of, junit, junit_option, junit_sui
 from collbench.errors import UsageError
 from collbench.present.columns import Column
 from collbench.present.terminal import Table, left_out_in_words
+from collbench.properties import PROPERTIES
 from collbench.requests.declared import SHARE, Opt, Request, takes
 from collbench.requests.words import RunOrPath, Share, as_run
 from collbench.results import by_key
@@ -155,7 +156,7 @@ EMPTY = "(empty)"
 _TELLING = 10.0  # times as much or as little, below which is said within what rows are the same
 _DIFFERENCES, _UNMATCHED = 12, 15  # shown in a table; JSON has all
 COLUMNS = (
-    *("base", "new", "collective", "dtype", "redop", "root", "ranks", "in_place", "nbytes", "implementation", "step"),
+    *("base", "new", "collective", "dtype", "redop", "root", "ranks", *PROPERTIES, "nbytes", "implementation", "step"),
     *("base_seconds", "new_seconds", "ratio", "low", "high", "limit", "within", "word", "reason"),
     *("base_method", "new_method"),
 )

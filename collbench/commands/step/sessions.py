@@ -248,9 +248,8 @@ def _measured_step(request: StepRequest, platform: str, sweep: Sweep) -> Step:
 
 def _described(on: str) -> System | None:
     """Return the described system that `--on` names, on which nothing runs; None for a platform."""
-    if on in ("auto", *platforms()):
-        return None
-    return find_system(on, ("auto", *platforms()))
+    measured = "auto", *platforms()
+    return None if on in measured else find_system(on, measured)
 
 
 def _described_sweep(request: StepRequest, system: System, ranks: int) -> Sweep:

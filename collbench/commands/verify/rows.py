@@ -148,7 +148,6 @@ def _ulps(dtype: Datatype, before: Array, got: Array) -> int:
 
 def places(count: int) -> Places:
     """Return the elements of which a row has the bits: some of each octave, the same ones however many there are."""
-    chosen = [np.arange(min(count, _OCTAVE))]
-    for octave in range(_OCTAVE.bit_length() - 1, (count - 1).bit_length()):
-        chosen.append(np.arange(2**octave, min(count, 2 ** (octave + 1)), 2**octave // _OCTAVE))
-    return np.concatenate(chosen)
+    octaves = range(_OCTAVE.bit_length() - 1, (count - 1).bit_length())
+    later = [np.arange(2**octave, min(count, 2 ** (octave + 1)), 2**octave // _OCTAVE) for octave in octaves]
+    return np.concatenate([np.arange(min(count, _OCTAVE)), *later])

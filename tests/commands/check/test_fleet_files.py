@@ -130,6 +130,18 @@ def test_a_run_with_a_wrong_row_fails_and_disturbed_rows_do_not_count(tmp_path: 
     assert (tmp_path / "n1" / NAME).exists()
 
 
+def test_buffers_that_lie_otherwise_are_a_curve_of_their_own(tmp_path: Path) -> None:
+    rows = [measurement(seconds=(each * 1e-6,) * 7, unalign=each - 1) for each in (1, 2)]
+    run = write_run(tmp_path / "ran", *rows, topology={"name": "here", "platform": "cpu", "ranks": 2})
+    result = check(run=run, reference=run)
+    assert result
+    (tmp_path / "checked").mkdir()
+    (tmp_path / "checked" / "check.json").write_text(json.dumps(document(result)))
+    for node in read_fleet(tmp_path):
+        found = {curve.unalign: times[1024] for curve, times in node.curves.items()}
+        assert found == {0: pytest.approx(1e-6), 1: pytest.approx(2e-6)}, node.name
+
+
 @pytest.mark.parametrize("log", [True, False])
 def test_a_run_that_stops_before_its_end_is_named(tmp_path: Path, log: bool) -> None:
     write_run(tmp_path / "n1", measurement(), status=0 if log else None, imported={"complete": not log})

@@ -118,6 +118,12 @@ def test_steps_are_told_apart_in_csv() -> None:
     assert {json.loads(row["step"])["schedule"] for row in rows} >= {"compute", "communicate"}
 
 
+def test_rows_in_place_and_misaligned_are_told_apart_in_csv(tmp_path: Path) -> None:
+    run = write_run(tmp_path, sampled(), sampled(in_place=True), sampled(unalign=1))
+    rows = csv.DictReader(io.StringIO(compare(run, run, "--csv").stdout))
+    assert {(row["in_place"], row["unalign"]) for row in rows} == {("False", ""), ("True", ""), ("False", "1")}
+
+
 def test_what_is_unknown_is_empty_in_csv_and_null_in_json(tmp_path: Path) -> None:
     """NaN is no JSON."""
     times = zip("ab", (1e-6, 2e-6), ("mean", "median"), strict=True)
