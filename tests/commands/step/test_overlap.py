@@ -55,7 +55,7 @@ def test_overlap_that_costs_time_says_so_and_a_gain_that_may_be_a_loss_is_inconc
 def test_of_a_prediction_where_nothing_is_hidden_the_share_is_0_without_a_sign() -> None:
     def predicted(schedule: str, seconds: float, bucket: int = 0) -> StepPrediction:
         whole = case(nbytes=4096, work=Step(8, 64, schedule, bucket))
-        return StepPrediction(whole, "nccl", (seconds, 0.0, 0.0), seconds, seconds)
+        return StepPrediction(whole, "nccl", StepParts(seconds, 0.0, 0.0), seconds, seconds)
 
     parts = [predicted("compute", 6), predicted("communicate", 4), predicted("sequential", 10)]
     rows = [predicted("stream", 7, 256), predicted("stream", 8, 512), predicted("stream", 10, 1024)]
