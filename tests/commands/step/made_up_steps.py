@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from collbench.commands.step.rows import LossPoint, Series, StepPrediction, StepTimes, Trained
+from collbench.commands.step.rows import LossPoint, Series, StepParts, StepPrediction, StepTimes, Trained
 from collbench.commands.step.stragglers import Finding, Floats, RankStatistics, StepArrays
 from collbench.commands.step.work import SgdJob, Step
 from collbench.results import Note, Result
@@ -29,7 +29,9 @@ MEASURED = StepTimes(
     clock=1e-7,
     library="MPICH 5",
 )
-LATER = StepPrediction(case(ranks=8, work=Step(0, 0, seconds=0.1)), "nccl", (0.1, 1e-4, 3e-3), 0.1, 0.2, "ring", "ll")
+LATER = StepPrediction(
+    case(ranks=8, work=Step(0, 0, seconds=0.1)), "nccl", StepParts(0.1, 1e-4, 3e-3), 0.1, 0.2, "ring", "ll"
+)
 WRONG = StepTimes(case(work=STEP), "mpi", "cpu", series=(), mismatch=GemmMismatch(1, 9, 2, 3, "1", "2", wrong=4))
 """Rows as run files have them: measured, predicted, and wrong."""
 

@@ -3,7 +3,7 @@
 import pytest
 
 from collbench.commands.step.overlap import COSTS, HELPS, INCONCLUSIVE, overlaps, verdicts
-from collbench.commands.step.rows import Series, StepPrediction, StepTimes
+from collbench.commands.step.rows import Series, StepParts, StepPrediction, StepTimes
 from collbench.commands.step.work import Step
 from tests.conftest import case
 

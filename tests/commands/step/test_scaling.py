@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from collbench.commands.step import scaling
-from collbench.commands.step.rows import Series, StepPrediction, StepTimes
+from collbench.commands.step.rows import Series, StepParts, StepPrediction, StepTimes
 from collbench.commands.step.work import STRONG, WEAK, Step, step_of
 from collbench.results import Failed, Result
 from tests.conftest import case
@@ -69,8 +69,8 @@ def test_every_implementation_and_mode_has_a_curve_of_what_has_times() -> None:
 
 
 def test_a_prediction_has_its_band() -> None:
-    one = StepPrediction(case(ranks=1, work=Step(0, 0, seconds=1.0)), "nccl", (1.0, 0, 0), 1.0, 1.0)
-    many = StepPrediction(case(ranks=8, work=Step(0, 0, seconds=1.0)), "nccl", (1.0, 0.1, 0.15), 1.2, 2.0)
+    one = StepPrediction(case(ranks=1, work=Step(0, 0, seconds=1.0)), "nccl", StepParts(1.0, 0, 0), 1.0, 1.0)
+    many = StepPrediction(case(ranks=8, work=Step(0, 0, seconds=1.0)), "nccl", StepParts(1.0, 0.1, 0.15), 1.2, 2.0)
     (curve,) = scaling.curves([one, many])
     assert curve.mode == WEAK
     assert curve.last.efficiency.value == pytest.approx(0.8)
@@ -103,10 +103,13 @@ def test_the_whole_interval_decides() -> None:
 
 def predicted(computing: float, waiting: float, exposed: float) -> list[StepPrediction]:
     """One rank alone that computes for a second, and four."""
-    alone = StepPrediction(case(ranks=1, work=Step(0, 0, seconds=1.0)), "nccl", (1.0, 0, 0), 1.0, 1.0)
+    alone = StepPrediction(case(ranks=1, work=Step(0, 0, seconds=1.0)), "nccl", StepParts(1.0, 0, 0), 1.0, 1.0)
     total = computing + waiting + exposed
     step = Step(0, 0, seconds=1.0)
-    return [alone, StepPrediction(case(ranks=4, work=step), "nccl", (computing, waiting, exposed), total, total)]
+    return [
+        alone,
+        StepPrediction(case(ranks=4, work=step), "nccl", StepParts(computing, waiting, exposed), total, total),
+    ]
 
 
 def test_a_healthy_scaling_is_one_sentence_and_a_poor_one_says_what_would_help_most() -> None:
