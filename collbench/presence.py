@@ -55,7 +55,7 @@ class Command(NamedTuple):
 
 @cache
 def commands() -> dict[str, Command]:
-    """Return the record of every command by its name, earlier names among them."""
+    """Return the record of every command by its name, deprecated ones among them."""
     folders = pkgutil.iter_modules([str(PACKAGE / "commands")], "collbench.commands.")
     return {record.name: record for folder in folders for record in import_module(folder.name).COMMANDS}
 

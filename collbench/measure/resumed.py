@@ -7,6 +7,7 @@ such an implementation no more.  Lines that no reader takes go too, and so does 
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Self
 
@@ -52,8 +53,9 @@ class ResumedRun:
         """
         lines = ((number, line) for number, line in enumerate(io.BytesIO(content), 1) if line.strip())
         header, version = parse_header(path, lines)
-        if unknown := unknown_names(sanitize.parse_object(content.partition(b"\n")[0]).get("sweep")):
-            raise RunFileError(f"{path}: {', '.join(unknown)} is not known here; resume with the release that wrote it")
+        if unknown := unknown_names(sanitize.parse_object(content.lstrip().partition(b"\n")[0]).get("sweep")):
+            names = ", ".join(chain.from_iterable(unknown.values()))
+            raise RunFileError(f"{path}: {names} is not known here; resume with the release that wrote it")
         sweep = _sweep(path, header)
         rows: list[tuple[bytes, Result | None]] = []
         status: object = None

@@ -125,10 +125,8 @@ def _drawn(runs: Sequence[Run], request: PlotRequest, say: Say) -> Iterator[tupl
 
 def _mark_cut_off(figure: Figure, runs: Sequence[Run]) -> None:
     """Add a line below the title that says which runs were cut off."""
-    lines = []
-    for run in runs:
-        if words := run.cut_off:
-            lines.append(f"{text(run.path.parent.name, _LONGEST)}: {words}" if len(runs) > 1 else words)
+    cut = [run for run in runs if run.cut_off]
+    lines = [f"{text(run.path.parent.name, _LONGEST)}: {run.cut_off}" if len(runs) > 1 else run.cut_off for run in cut]
     if not lines:
         return
     title = next((words for words in figure.texts if words.get_text() == figure.get_suptitle()), None)

@@ -74,7 +74,7 @@ class Row(Protocol):
 
     @property
     def outcome(self) -> Outcome:
-        """Whether its case was measured, skipped or failed."""
+        """What became of its case."""
 
 
 def disturbed_in_words(rows: Sequence[Row]) -> str:

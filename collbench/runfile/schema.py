@@ -10,6 +10,7 @@ import math
 import os
 import platform
 import sys
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields as fields_of
 from dataclasses import replace
@@ -146,10 +147,9 @@ class Header(Shown, Record, frozen=True, kw_only=True):
         """Return the header that a JSON object stands for; ValueError where it is none."""
         sweep = fields.get("sweep", {})
         # A later release may know more, and the rows of what is known here can be read.
-        if unknown := unknown_names(sweep):
-            known = {field: [name for name in sweep.get(field, ()) if name not in unknown] for field in _NAMED}
-            fields = fields | {"sweep": sweep | known}
-        header = convert(fields, cls)
+        for field, names in unknown_names(sweep).items():
+            sweep = sweep | {field: [name for name in sweep[field] if name not in names]}
+        header = convert(fields | {"sweep": sweep}, cls)
         return replace(header, sweep=_with_works(header.sweep, sweep))
 
     def to_json(self) -> dict[str, Any]:
@@ -161,15 +161,16 @@ class Header(Shown, Record, frozen=True, kw_only=True):
 _NAMED = {"collectives": Collective, "dtypes": Datatype, "redops": Reduction}  # fields of a sweep with names of records
 
 
-def unknown_names(sweep: Any) -> list[str]:
-    """Return the names in the fields of a header's sweep of which this release has no record."""
-    unknown = []
-    for field in _NAMED.keys() & sweep.keys() if isinstance(sweep, dict) else ():
-        for name in sweep[field] if isinstance(sweep[field], list) else ():
+def unknown_names(sweep: Any) -> dict[str, list[str]]:
+    """Return the names in a header's sweep of which this release has no record, by their field."""
+    unknown: dict[str, list[str]] = defaultdict(list)
+    for field, kind in _NAMED.items() if isinstance(sweep, dict) else ():
+        for name in sweep[field] if isinstance(sweep.get(field), list) else ():
             try:
-                convert(name, _NAMED[field])
+                convert(name, kind)
             except ValueError:
-                unknown += [name] if isinstance(name, str) else []
+                if isinstance(name, str):
+                    unknown[field].append(name)
     return unknown
 
 

@@ -86,7 +86,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--ranks 2 --steps 900000", "choose from 16 to 250000"),
         ("--ranks 2 --mode strong", "--mode strong goes with several numbers of ranks"),
         ("--steps 16", "--steps goes with one number of ranks"),
-        ("--on dgx-h100 --ranks 1", "give 2 to 64 numbers"),
+        ("--on dgx-h100 --ranks 1", "give 1 to 64 numbers from 2 to"),
         ("--on dgx-h100 --steps 20", "--steps goes with ranks that are measured"),
         ("--ranks 0,1", "from 1 to 1073741824"),
         ("--slow-rank 1:0", "from 1 to"),

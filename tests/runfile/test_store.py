@@ -212,6 +212,10 @@ def test_what_is_no_run_file_or_of_a_newer_format_is_refused(tmp_path: Path) -> 
     for content, reason in (
         *((text, NAME) for text in ("", '{"kind": "end"}\n', "hello\n", "\x00\xff")),
         (newer, f"format {FORMAT + 1}.*upgrade collbench"),
+        (
+            json.dumps({"kind": "header", "format": FORMAT, "sweep": {"collectives": ["warp"], "dtypes": 5}}),
+            "sweep.dtypes",
+        ),
     ):
         (tmp_path / NAME).write_bytes(content.encode("latin-1"))
         with pytest.raises(RunFileError, match=reason):

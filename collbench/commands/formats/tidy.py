@@ -107,7 +107,7 @@ def _result(line_number: int, words: Mapping[str, str], machine: ForeignMachine)
 
 def _property(word: str, usual: Any) -> Any:
     """Return the value of a property, which is of the type of the usual one."""
-    return word.lower() in ("1", "true") if isinstance(usual, bool) else whole(word) or usual
+    return word.lower() == "true" or bool(whole(word)) if isinstance(usual, bool) else whole(word) or usual
 
 
 FORMAT = Format("csv", recognises, read, write, order=1)

@@ -63,7 +63,7 @@ _STRAGGLERS = [
 def scale(**options: Any) -> int:
     """Measure how a step scales on 1, 2, 4, ... ranks: speed-up, efficiency, and what would help.
 
-    On one number (`--ranks 4`), or under a launcher, find ranks that are late: how often, by how much, and what it
+    On one measured number (`--ranks 4`), or under a launcher, find late ranks: how often, by how much, and what it
     costs the others.  Arrivals are noted on one clock: durations cannot tell a late rank from those that wait for it.
     """
     request, joined = made(StepRequest, options), launched()

@@ -39,7 +39,7 @@ _MOST_BUCKETS = 1024  # of a step
 _COMPUTE = "10ms, for scale on one number 1ms, predicted 100ms"
 _GRADIENTS, _BUDGET = "4M, for scale on one number 64K, for overlap 8M, predicted 1G", "2s, of one number 20s"
 SLOW_FACTOR, SLOW_TRAINER = 2.0, 4.0  # of a slow rank in steps and in training, if none is given
-_RANKS = "Numbers of ranks; FIRST..LAST doubles. Of one number: who waits for whom?"
+_RANKS = "Numbers of ranks; FIRST..LAST doubles. Of one number, measured: who waits for whom?"
 _SLOW = (
     f"A rank that computes FACTOR times as much, {SLOW_FACTOR:g} if not given, in strategies {SLOW_TRAINER:g}; "
     "several times for several ranks."
@@ -64,7 +64,7 @@ class StepRequest(SweepRequest):
         Time, Opt("--budget", "Time for a case, all implementations together.", _BUDGET, unit=TIME, most=LONGEST_TIME)
     ] = "500ms"
     buckets: Annotated[str | None, Opt("--buckets", "Sizes of a bucket.", "a 16th, a 4th, all", "SIZE[,SIZE]")] = None
-    steps: Annotated[int | None, Opt("--steps", "Of one number: steps of each row.", f"{STEPS}", metavar="N")] = None
+    steps: Annotated[int | None, Opt("--steps", "Of one number, measured: steps of a row.", f"{STEPS}", "N")] = None
     slow_rank: Annotated[Sequence[str], Opt("--slow-rank", _SLOW, metavar="R[:FACTOR]")] = ()
     seeds: Annotated[
         int, Opt("--seeds", "Runs of every strategy, each from other first weights.", "", "N", least=1, most=1000)
@@ -262,14 +262,14 @@ def _described_sweep(request: StepRequest, system: System, ranks: int) -> Sweep:
 
 
 def parse_ranks(text: str, *also: int) -> tuple[int, ...]:
-    """Return the numbers of `1,2,4` or `8..4096`, which doubles, and those that belong to any, in ascending order."""
-    counts = sorted({*also, *parse_numbers(text)})
-    if not 2 <= len(counts) <= _MOST_COUNTS + len(also) or counts[0] < 1 or counts[-1] > MOST_RANKS:
+    """Return the numbers of `1,2,4` or `8..4096`, which doubles, and `also`, the first ones, in ascending order."""
+    given, least = sorted({*parse_numbers(text)}.difference(also)), 1 + len(also)
+    if not 3 - least <= len(given) <= _MOST_COUNTS or given[0] < least or given[-1] > MOST_RANKS:
         raise UsageError(
-            f"--ranks {text} is not possible; give 2 to {_MOST_COUNTS} numbers from 1 to {MOST_RANKS}, "
+            f"--ranks {text} is not possible; give {3 - least} to {_MOST_COUNTS} numbers from {least} to {MOST_RANKS}, "
             "such as 1,2,4 or 8..4096"
         )
-    return tuple(counts)
+    return *also, *given
 
 
 def parse_buckets(text: str | None, nbytes: int) -> tuple[int, ...]:

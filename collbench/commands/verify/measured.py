@@ -114,23 +114,23 @@ def _ulp(dtype: Datatype, numbers: Numbers) -> Numbers:
 
 
 class Terms:
-    """What ranks add, by rank, shape (elements,) as its exact sums, and its magnitudes times the additions."""
+    """Numbers by rank, each of shape (elements,), their exact sums, and their magnitudes, once for each addition."""
 
     def __init__(self, dtype: Datatype, stored: Iterable[Array]) -> None:
         self.numbers = [dtype.decode(row).astype(np.float64) for row in stored]
         self.total = exact(*self.numbers)
-        self.added = (len(self.numbers) - 1) * reduce(np.add, map(np.abs, self.numbers)) * _SLACK
+        self.magnitudes = (len(self.numbers) - 1) * reduce(np.add, map(np.abs, self.numbers)) * _SLACK
 
 
 def sum_error(dtype: Datatype, terms: Terms, got: Array) -> SumError:
     """Return how far sums, storage values of shape (elements,), are off, and what that says."""
-    numbers, total, added = terms.numbers, terms.total, terms.added
+    numbers, total, magnitudes = terms.numbers, terms.total, terms.magnitudes
     sums = np.nan_to_num(dtype.decode(got).astype(np.float64), nan=_ENDLESS, posinf=_ENDLESS, neginf=-_ENDLESS)
     off = np.abs(exact(*numbers, -sums))
 
     # Each of ranks - 1 additions loses up to half a unit of a partial sum, none of which is larger than all terms
     # together (N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 4.2).
-    bound, wide = added * 2.0**-dtype.precision, _WIDE.get(dtype.name)
+    bound, wide = magnitudes * 2.0**-dtype.precision, _WIDE.get(dtype.name)
     of_bound = float(np.max(off / np.where(bound > 0, bound, 1.0)))
 
     # Where terms cancel to nothing, the exact sum has no unit in the last place, and the result has one.
@@ -139,7 +139,7 @@ def sum_error(dtype: Datatype, terms: Terms, got: Array) -> SumError:
     # Partial sums of a wider type are rounded to this one once, at the end; of two ranks every sum is.
     accumulation = dtype.name if len(numbers) > 2 and len(got) >= _TELLING else ""
     if accumulation and wide:
-        once = _ulp(dtype, total) / 2 + added * 2.0 ** -DATATYPES[wide].precision
+        once = _ulp(dtype, total) / 2 + magnitudes * 2.0 ** -DATATYPES[wide].precision
         accumulation = wide if np.all(off <= once) else accumulation
     return SumError(
         elements=len(got),

@@ -121,7 +121,7 @@ def test_steps_are_told_apart_in_csv() -> None:
 def test_rows_in_place_and_misaligned_are_told_apart_in_csv(tmp_path: Path) -> None:
     run = write_run(tmp_path, sampled(), sampled(in_place=True), sampled(unalign=1))
     rows = csv.DictReader(io.StringIO(compare(run, run, "--csv").stdout))
-    assert {(row["in_place"], row["unalign"]) for row in rows} == {("False", ""), ("True", ""), ("False", "1")}
+    assert {(row["in_place"], row["unalign"]) for row in rows} == {("False", "0"), ("True", "0"), ("False", "1")}
 
 
 def test_what_is_unknown_is_empty_in_csv_and_null_in_json(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_what_may_be_the_cause_is_named(build: Build, tmp_path: Path, monkeypatc
     (tmp_path / "nvidia0").symlink_to(os.devnull)
     build(status=100)
     assert "permission" not in probe.refusal()
-    monkeypatch.setattr(os, "access", lambda path, mode: "nvidia" not in str(path))
+    monkeypatch.setattr(os, "access", lambda path, mode: not ("nvidia" in str(path) and mode & os.W_OK))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
     assert f"no permission to use {tmp_path}/nvidia0; CUDA_VISIBLE_DEVICES is '7'" in probe.refusal()
 
