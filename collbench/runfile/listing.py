@@ -14,6 +14,7 @@ from typing import Any
 from collbench.errors import Notice, RunFileError, UsageError
 from collbench.host import sanitize
 from collbench.results import Result, timed
+from collbench.runfile import DEFAULT
 from collbench.runfile.schema import Header
 from collbench.runfile.store import CUT_OFF, INTERRUPTED, NAME, Run, read, read_header
 from collbench.units import printable
@@ -136,7 +137,7 @@ def shown(path: Path) -> str:
     return printable(os.fsencode(path).decode(errors="replace"))
 
 
-def last_before(new: Run, folder: Path) -> Path:
+def last_before(new: Run, folder: Path = DEFAULT) -> Path:
     """Return the run file in *folder* of the newest complete run of the same kind that started before *new*.
 
     Of the same kind are runs on a topology of the same name, of the same tool and interleaved setting, with a time

@@ -33,7 +33,7 @@ from collbench.properties import PROPERTIES
 from collbench.requests.declared import SHARE, Opt, Request, takes
 from collbench.requests.words import RunOrPath, Share, as_run
 from collbench.results import by_key
-from collbench.runfile import DEFAULT, store
+from collbench.runfile import store
 from collbench.runfile.listing import last_before
 from collbench.runfile.schema import case_fields
 from collbench.runfile.store import Run
@@ -189,8 +189,8 @@ def command(runs: tuple[Path, ...], against: str | None, **options: Any) -> int:
         raise UsageError("one run alone cannot be compared; give BASE and NEW, or --against last")
     read = [store.read(path) for path in runs]
     if against:
-        history = DEFAULT if against == "last" else Path(against)
-        pairs = [(store.read(last_before(new, history)), new) for new in read]
+        history = [] if against == "last" else [Path(against)]
+        pairs = [(store.read(last_before(new, *history)), new) for new in read]
     else:
         pairs = [(read[0], new) for new in read[1:]]
     every = list(chain.from_iterable(pairs))

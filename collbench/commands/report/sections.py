@@ -322,10 +322,9 @@ def which(runs: Sequence[SafeRun]) -> PagePart | None:
         sentences += [f"{start}{line}" for line in table.verdict()]
     sentences += dict.fromkeys(table.unlike for table in compared if table.unlike)
     sentences += [f"left out: {safe_text(reason)}" for reason in left_out(every, compared)]
-    notes = []
-    for run in every:
-        if any(run in table.interconnects for table in compared):
-            notes.append(f"{run.name}, {run.origin}: {safe_text('; '.join((run.title, *run.remarks)))}")
+    names = {run.name for table in compared for run in table.interconnects}
+    shown = [run for run in every if run.name in names]
+    notes = [f"{run.name}, {run.origin}: {safe_text('; '.join((run.title, *run.remarks)))}" for run in shown]
     return PagePart(sentences, [_interconnect_table(table) for table in compared], notes=notes)
 
 
