@@ -60,10 +60,14 @@ class Case(Shown, Record, frozen=True):
     unalign: Count = 0  # elements by which every buffer is misaligned
 
     @property
+    def properties(self) -> dict[str, Any]:
+        """The values of all properties by name."""
+        return {name: getattr(self, name) for name in PROPERTIES}
+
+    @property
     def unusual(self) -> list[tuple[Property, Any]]:
         """The properties that are not as usual, with their values."""
-        values = [(each, getattr(self, each.name)) for each in PROPERTIES.values()]
-        return [(each, value) for each, value in values if value != each.usual]
+        return [(PROPERTIES[name], value) for name, value in self.properties.items() if value != PROPERTIES[name].usual]
 
     @property
     def kind(self) -> "Case":

@@ -22,7 +22,6 @@ from collbench.errors import UsageError
 from collbench.notebook import Shown
 from collbench.present.columns import ALWAYS, Column
 from collbench.present.terminal import lines
-from collbench.properties import PROPERTIES
 from collbench.results import Observed, Reported, by_key, observed
 from collbench.runfile.store import Run, scatter_in_words, why_none
 from collbench.units import RANGE, counted, format_rate, format_seconds, format_size
@@ -60,7 +59,7 @@ class FittedCurve(Shown):
     def fields(self) -> dict[str, Any]:
         """Return a curve for `--json`: seconds, bytes, bytes per second; null stands for infinite."""
         names = {"collective": self.case.collective.name, "dtype": self.case.dtype.name, "ranks": self.case.ranks}
-        names |= {name: getattr(self.case, name) for name in PROPERTIES} | {"implementation": self.implementation}
+        names |= self.case.properties | {"implementation": self.implementation}
         if not self.fit:
             return names | {"reason": self.reason}
         fitted = self.fit

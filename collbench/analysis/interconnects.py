@@ -33,9 +33,8 @@ def common_ranks(systems: Sequence[System]) -> int | None:
 
 def can_have(system: System, ranks: int) -> bool:
     """Return whether so many ranks are some GPUs of one node, or whole nodes that exist or that cards can join."""
-    if ranks <= system.gpus:
-        return True
-    return ranks % system.gpus == 0 and (system.nics is not None or ranks <= system.ranks)
+    whole = ranks % system.gpus == 0 and (system.nics is not None or ranks <= system.ranks)
+    return ranks <= system.gpus or whole
 
 
 Selected = Callable[[Case, str], bool] | None

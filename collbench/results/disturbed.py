@@ -87,9 +87,8 @@ def disturbed_in_words(rows: Sequence[Row]) -> str:
     # A rank that stayed on one core was bound to it, so no other rank was in its way.
     if any(row.scheduling and max(map(len, row.scheduling.cores), default=1) == 1 for row in disturbed):
         others, helps = "", "Close them"
-    return disturbed_count_in_words(
-        len(disturbed), sum(row.outcome is not Outcome.SKIPPED for row in rows), others, helps
-    )
+    judged = sum(row.outcome is not Outcome.SKIPPED for row in rows)
+    return disturbed_count_in_words(len(disturbed), judged, others, helps)
 
 
 def disturbed_count_in_words(disturbed: int, rows: int, others: str = "", helps: str = "Close them") -> str:

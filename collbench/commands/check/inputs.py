@@ -288,7 +288,7 @@ def _measured(name: str, run: Run, path: Path, judge: Judge | None, by_host: boo
     for row in observed(run.cases):
         # Of a log's rounds the slowest counts, as in a check; of those measured here the median.
         seconds = row.worst.typical if isinstance(row, Reported) else median(row.round_times)
-        fields = map(({"unalign": 0} | case_fields(row.case)).__getitem__, FleetCurve._fields[1:-1])
+        fields = map((case_fields(row.case) | row.case.properties).__getitem__, FleetCurve._fields[1:-1])
         curves[_curve(run.header.topology.name, *fields, row.implementation)][row.case.nbytes] = seconds
     stopped = f"{run.stopped}; it has {counted(len(run.results), 'row')}" if run.stopped else ""
     word, reason = Word.WRONG if bad else Word.UNKNOWN, bad or stopped or ("" if curves else why_none([run]))

@@ -160,7 +160,6 @@ COLUMNS = (
     *("base_seconds", "new_seconds", "ratio", "low", "high", "limit", "within", "word", "reason"),
     *("base_method", "new_method"),
 )
-_USUAL = {name: each.usual for name, each in PROPERTIES.items()}
 
 _OPTIONS = [
     click.Argument(["runs"], metavar="[BASE] NEW [MORE...]", nargs=-1, required=True, type=PATH),
@@ -343,7 +342,8 @@ def _paths(comparison: Comparison) -> dict[str, Any]:
 
 def _fields(line: Row | Together | Unmatched) -> dict[str, Any]:
     """Return the fields of a row, of all sizes of an implementation, or of what is not compared."""
-    fields = case_fields(line.case) | {"implementation": line.implementation} | line.judgement.fields()
+    named = line.case.properties | {"implementation": line.implementation}
+    fields = case_fields(line.case) | named | line.judgement.fields()
     if isinstance(line, Together):
         del fields["nbytes"]
         fields["sizes"] = line.sizes
@@ -357,5 +357,5 @@ def _records(comparison: Comparison) -> Iterator[dict[str, Any]]:
     """Yield the fields of every row for CSV; of a step or training the column `step` has all."""
     for fields in [_fields(line) for line in comparison.lines if not isinstance(line, Together)]:
         step = fields.pop("step", None) or fields.pop("job", None)
-        record = _paths(comparison) | _USUAL | fields | {"step": json.dumps(step) if step else ""}
+        record = _paths(comparison) | fields | {"step": json.dumps(step) if step else ""}
         yield {name: value for name, value in record.items() if name in COLUMNS}

@@ -31,9 +31,8 @@ from collbench.units import format_list
 
 _STAGES = {"together": (True, True), "late": (False, True), "early": (True, False), "again": (False, False)}
 """Whether ranks meet before each call, and after it."""
-_STALLS = {
-    "again": (races.START, races.BARRIER, races.RECEIVE, races.PACKETS)
-}  # a run each; in other stages the first two
+_STALLS = {"again": (races.START, races.BARRIER, races.RECEIVE, races.PACKETS)}
+"""In a run each; in other stages the first two."""
 _START = {"again": 2**32 - 8}  # of counters, which then wrap
 _TIMEOUT = 4000  # milliseconds in which no thread takes a step, although it could
 _COUNTS = (1003, 260, 701, 64, 37, 1003, 5, 701)
