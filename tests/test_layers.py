@@ -21,7 +21,7 @@ HEAVY = {  # library: modules, or packages, that may import it
     "scipy": ("stats", "model", "analysis", "commands"),
 }
 SPEAKING = {
-    "requests.notices": "what takes so long, which a notebook should say too",
+    "present.notices": "what takes so long, which a notebook should say too",
     "measure.worker": "the last words of a rank that the supervisor no longer hears, and what MPI_Abort leaves unsaid",
     "measure.launcher_watchdog": "why it ends all processes of a launcher",
     "present.terminal": "how wide standard output is; it says nothing itself",

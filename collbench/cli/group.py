@@ -14,7 +14,7 @@ from collbench import __version__
 from collbench.errors import UsageError, unknown
 from collbench.host.launcher import RENDEZVOUS
 from collbench.presence import SECTIONS, Command, commands, found
-from collbench.requests.notices import renamed
+from collbench.present.notices import renamed
 
 _MEETING = "Under a launcher, also behind the command: meet in this folder, which all see, not by MPI or torch's store."
 

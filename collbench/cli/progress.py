@@ -14,8 +14,8 @@ import click
 from collbench.cli._process import coloured, obeys
 from collbench.host.launcher import launched
 from collbench.present.columns import Row
+from collbench.present.notices import SECONDS, is_leader, say
 from collbench.present.terminal import Table
-from collbench.requests.notices import SECONDS, is_leader, say
 from collbench.results import Result, Skipped
 
 

@@ -17,7 +17,7 @@ from collbench.errors import StorageError, UsageError
 from collbench.host import signals
 from collbench.host.launcher import launched
 from collbench.measure.session import PairedSession, Session, all_skipped, exit_status
-from collbench.requests.notices import RANKS, announced_if_slow
+from collbench.present.notices import RANKS, announced_if_slow
 from collbench.results.disturbed import disturbed_in_words
 from collbench.runfile.schema import to_line
 from collbench.units import counted

@@ -26,8 +26,8 @@ from collbench.host.launcher import launched
 from collbench.measure.machine_watch import MachineWatch
 from collbench.measure.session import Session, exit_status
 from collbench.platforms import platforms
+from collbench.present.notices import is_leader
 from collbench.present.terminal import Table, left_out_in_words, lines
-from collbench.requests.notices import is_leader
 from collbench.requests.sessions import predicting_session
 from collbench.requests.sweeps import SweepRequest, default_folder, find_system, folder_name
 from collbench.results import Measurement, Result, family, timed

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -153,6 +152,8 @@ def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def read_toml(path: Path, error: type[Exception]) -> dict[str, Any]:
     """Return the fields of a TOML file, sanitised; raise *error*, in one line, for what is none."""
+    import tomllib  # no error and no --help waits for it
+
     with safe_read(path, error, TOML_BYTES) as file:
         raw = file.read(TOML_BYTES + 1)
     try:

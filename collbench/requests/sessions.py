@@ -16,7 +16,7 @@ from collbench.measure.supervisor import Supervisor
 from collbench.platforms import on_auto
 from collbench.platforms.cpu import mpi_libraries
 from collbench.platforms.processes import Alone, Team
-from collbench.requests.notices import started
+from collbench.present.notices import started
 from collbench.requests.sweeps import Launched, SweepRequest, cut_short, measured_sweep, predicted_sweep, split_names
 from collbench.results import Result
 from collbench.results.disturbed import disturbed_in_words

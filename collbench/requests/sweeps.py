@@ -25,10 +25,10 @@ from collbench.errors import PlatformError, Unsupported, UsageError, unknown
 from collbench.host.launcher import launched
 from collbench.platforms import find_platform, on_auto, platforms
 from collbench.platforms.layout import MemoryLayout
+from collbench.present.notices import DRIVER, announced_if_slow, is_leader, say
 from collbench.properties import PROPERTIES
 from collbench.requests import words
 from collbench.requests.declared import TIME, Opt, Request, declared
-from collbench.requests.notices import DRIVER, announced_if_slow, is_leader, say
 from collbench.results import Result
 from collbench.topology.system import System
 from collbench.units import counted, format_size, parse_duration, parse_size

@@ -31,7 +31,7 @@ from collbench.errors import CollbenchError, UsageError
 from collbench.host import signals
 from collbench.host.launcher import launched
 from collbench.measure.launcher_watchdog import WATCHDOG
-from collbench.requests.notices import is_leader, renamed
+from collbench.present.notices import is_leader, renamed
 from collbench.runfile.store import Writer
 
 _OPTIONS = [

@@ -30,8 +30,8 @@ from collbench.errors import CollbenchError, UsageError
 from collbench.host.cache import private_folder, state_folder
 from collbench.host.launcher import launched
 from collbench.platforms import on_auto
+from collbench.present.notices import is_leader, started
 from collbench.requests.declared import NAMES, SHARE, SIZE, TIME, Opt, Request, declared, takes
-from collbench.requests.notices import is_leader, started
 from collbench.requests.sessions import everyone, measuring_session
 from collbench.requests.sweeps import SweepRequest, split_names
 from collbench.requests.words import Factor, Names, Out, RunOrPath, RunsMachine, RunsNodes, Size, Smallest, Time

@@ -183,8 +183,7 @@ def lit(shown: Iterable[Code], words: Mapping[str, Sequence[str]]) -> dict[str, 
     lines = [line for part in shown for line in part.lines]
     by_phase = {}
     for phase, texts in words.items():
-        found = (number for number, line in enumerate(lines) if any(text in line for text in texts))
-        by_phase[phase] = tuple(found)
+        by_phase[phase] = tuple(number for number, line in enumerate(lines) if any(text in line for text in texts))
     return by_phase
 
 

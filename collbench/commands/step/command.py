@@ -24,8 +24,8 @@ from collbench.commands.step.work import Step
 from collbench.host.launcher import launched
 from collbench.measure.interleave import LEAST
 from collbench.measure.session import Session
+from collbench.present.notices import renamed
 from collbench.present.terminal import Table, lines
-from collbench.requests.notices import renamed
 from collbench.results import by_key
 from collbench.results.disturbed import all_disturbed
 from collbench.units import counted, format_size

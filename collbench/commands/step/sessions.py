@@ -21,8 +21,8 @@ from collbench.measure.session import Session
 from collbench.measure.supervisor import Supervisor
 from collbench.platforms import find_platform, platforms
 from collbench.platforms.layout import MemoryLayout
+from collbench.present.notices import RANKS, announced_if_slow
 from collbench.requests.declared import SIZE, TIME, Opt
-from collbench.requests.notices import RANKS, announced_if_slow
 from collbench.requests.sweeps import SweepRequest, default_folder, find_system, folder_name, measured_sweep, new_folder
 from collbench.requests.words import LONGEST as LONGEST_TIME
 from collbench.requests.words import MOST_RANKS, Size, Time, parse_slow

@@ -20,8 +20,8 @@ from collbench.cli.sweeping import PLOT, show_prediction, show_sweep
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.presence import UNTIL
+from collbench.present.notices import is_leader, renamed
 from collbench.requests.declared import declared, takes
-from collbench.requests.notices import is_leader, renamed
 from collbench.requests.sessions import measuring_session, predicting_session, resuming_session, run_to_end
 from collbench.requests.sweeps import PredictRequest, SweepRequest, default_folder, find_system
 from collbench.requests.words import places
