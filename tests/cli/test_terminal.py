@@ -24,8 +24,8 @@ from click.testing import CliRunner
 
 from collbench.cli import progress
 from collbench.cli.progress import LiveTable
+from collbench.present import notices
 from collbench.present.terminal import wrapped
-from collbench.requests import notices
 from collbench.results import Failed, Mismatch, Reported, Result, Skipped
 from tests.conftest import ROOT, Command, case, measurement, of_a_user
 

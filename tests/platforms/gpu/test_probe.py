@@ -11,7 +11,7 @@ import pytest
 from collbench.errors import PlatformError
 from collbench.platforms import on_auto
 from collbench.platforms.gpu import probe
-from collbench.requests import notices
+from collbench.present import notices
 from collbench.requests.sweeps import SweepRequest, measured_sweep, passed_over
 from tests.conftest import Command
 from tools.stand_in.probed import build_driver, put_cupy
