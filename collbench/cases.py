@@ -28,7 +28,7 @@ class Work(ABC):
     """
 
     FIELD: ClassVar[str]  # that has it in lines of cases; the sweep of a header has several in the plural, with an s
-    MODULE: ClassVar[str]  # whose `measure` and `needs` carry it out; imported where it is needed
+    MODULE: ClassVar[str]  # the module with `measure` and `needs`, imported when needed
     several: ClassVar[bool] = False  # whether an implementation has several results
     resumable: ClassVar[bool] = False  # whether a run of it can go on
 
@@ -56,7 +56,7 @@ class Case(Shown, Record, frozen=True):
     root: Count
     ranks: Annotated[int, Meta(ge=1, le=2**30)]
     in_place: bool
-    work: Work | None = None  # what ranks do besides; None for the collective alone
+    work: Work | None = None  # work besides the collective; None: the collective alone
     unalign: Count = 0  # elements by which every buffer is misaligned
 
     @property
@@ -129,7 +129,7 @@ class Case(Shown, Record, frozen=True):
         Every block that some rank needs from a buffer is read once, and every block of a result is written once;
         what already lies where it must, in place, is neither.
         """
-        read: set[tuple[int, int]] = set()  # whose, and the first element sent
+        read: set[tuple[int, int]] = set()  # owner, and the first element sent
         written = 0
         for rank in range(self.ranks):
             send, receive = self.places(rank)
@@ -216,7 +216,7 @@ class Sweep(Shown, Record, frozen=True):
     starts: int = 1  # how often the ranks are started, to see what a start changes; 0: as often as is usual
     unalign: int = 0  # elements by which every buffer is misaligned
     sampling: Sampling = Sampling(graph=False)
-    works: tuple[Work | None, ...] = (None,)  # what ranks do besides, of every size one after the other
+    works: tuple[Work | None, ...] = (None,)  # work besides the collective, by size in order
     requested: SizeRange | None = None  # the range that the sizes are of
 
     def cases(self) -> Iterator[Case]:

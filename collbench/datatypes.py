@@ -105,7 +105,7 @@ REDUCTIONS = {
 }
 
 FOREIGN_REDUCTIONS = {"mulsum": Reduction("mulsum", -2)}
-"""What other tools report on, in the same way: nccl-tests' sum of products with a scalar of each rank."""
+"""Reductions of other tools, in the same form: nccl-tests' sum of products with a scalar of each rank."""
 
 
 def find_datatype(name: str) -> Datatype:
@@ -266,7 +266,7 @@ ROUNDING = 2.0**-24  # of an addition in fp32, relative to its result
 SLACK = 1.0 + 2.0**-10  # the bound itself is computed in fp32
 
 LEARNT = 2**12  # elements of the message with which the errors of a wire format are studied
-STATE_NBYTES = 2 * 4 + 4 * 8  # bytes of each: what was lost of an input and of a sum, and what is summed up
+STATE_NBYTES = 2 * 4 + 4 * 8  # bytes of each: the error of an input, the error of a sum, and the sum
 
 Numbers = NDArray[np.float64]
 
@@ -275,7 +275,7 @@ Numbers = NDArray[np.float64]
 class Wire:
     """A wire format of kernels/wires.cuh: its bytes on a link, and what one passage through it may lose of an element.
 
-    That is `relative` times its magnitude, or if that is less `absolute` times the power of two below the largest
+    The bound is `relative` times its magnitude, but at least `absolute` times the power of two below the largest
     magnitude of its group.  A format that sends only the `top_k` largest of a group loses all else.
     """
 

@@ -1,6 +1,6 @@
 """Commands, found by the folders that they are: the `__init__.py` of each says what there is to find, in `COMMANDS`.
 
-A record names modules and what they hold, and imports none, so that --help, an error and a plot import what they need.
+A record names modules and their contents but imports none, so that --help, an error or a plot imports only its own.
 """
 
 import pkgutil
@@ -61,7 +61,7 @@ def commands() -> dict[str, Command]:
 
 
 def parts(of: str, kinds: Collection[str] | None = None) -> Iterator[Any]:
-    """Yield what the records name in the field `of`, such as `figures`, imported.
+    """Import and yield the objects that the records name in the field `of` (for example `figures`).
 
     With kinds of results, by the names of their classes, only of commands whose figures and part may be of them.
     """

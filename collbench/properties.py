@@ -1,7 +1,7 @@
 """The properties of a case that say how its buffers lie: titles, layouts, files and `--only` ask the record of each.
 
-A property is a field of `Case` and of `Sweep` (cases.py), and an option of requests, all under one name.  Which library
-or path an implementation takes (`nccl@2.30.7`, `nccl@registered`) is part of its name, not of the case
+A property is a field of `Case` and of `Sweep` (cases.py), and an option of requests, all under one name.  An
+implementation's name holds its library or path (`nccl@2.30.7`, `nccl@registered`); the case does not
 (`results.facts.family`).
 """
 
@@ -20,7 +20,7 @@ class Property:
     name: str  # of the fields, of the column, and of the fields of run files
     usual: Any
     other: Any  # a value under which a sum must have the same bits
-    subject: str  # of which these bits are compared
+    subject: str  # fields compared by these bits
     title: Callable[[Any], str]  # the value in a title
     word: Callable[[Any], str]  # in the name of a figure's file, and for `--only`
     value: Callable[[str], Any]  # that a word for `--only` means, also the usual one; None for other words
@@ -58,4 +58,4 @@ PROPERTIES = {
 """All properties by name, in the order of titles."""
 
 NCCL_TESTS = tuple(each for each in PROPERTIES.values() if each.letter)
-"""Those that are options of nccl-tests, too."""
+"""The properties that are options of nccl-tests, too."""

@@ -142,7 +142,7 @@ class Spread:
 
 
 PRIOR = Spread(0.04, 2)
-"""What sweeps differ by before any start was seen, as a standard deviation of logarithms, and how many degrees of
+"""Prior spread between sweeps, as a standard deviation of logarithms, and how many degrees of
 freedom that is worth: chosen by 28 sweeps and tried on 28 others (docs/log.md).  Sweeps minutes apart differ by a
 little more than the starts of one sweep, which take turns; this holds that too."""
 

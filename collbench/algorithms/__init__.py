@@ -38,13 +38,13 @@ class Implementation:
     home: Callable[[Platform, Case], Platform] = lambda platform, case: platform  # with the memory that it works in
     order: int = 0  # of hand-written implementations, in which lists show them; 0 for a library
     fifo: Callable[[int, str], int] = lambda ranks, platform: 0  # bytes that it needs in each window
-    cost: Callable[[Case], Cost] | None = None  # what a case that it supports spends, if that is known
+    cost: Callable[[Case], Cost] | None = None  # cost of a supported case, if known
     uses: Callable[[], tuple[str, ...]] = tuple  # the implementations it hands cases to, whose FIFOs it needs
     neighbours_only: bool = False  # a rank sends to one other: without a switch it has the links to that one only
     multicast: bool = False  # a switch must know the memory of all ranks
-    wire: Wire | None = None  # what its ranks exchange, if that is narrower than their arrays: results are not exact
+    wire: Wire | None = None  # wire format, if narrower than the arrays: results are not exact
     reference: bool = False  # a path with which hand-written ones are compared too, as with the fastest of its library
-    shared_without: str = ""  # what it lacks where ranks share a GPU: a ratio to it must say so
+    shared_without: str = ""  # its handicap where ranks share a GPU, which ratios to it must mention
     estimates: tuple[str, ...] = ()  # collectives of which it may say itself how long they take (Prepared.estimate)
 
     @property
@@ -136,7 +136,7 @@ def needs(names: Iterable[str], ranks: int, platform: str) -> Needs:
 def choose(names: str, platform: str) -> tuple[str, ...]:
     """Return the implementations that `--impl` names: names with commas between, or groups, of one platform.
 
-    `all` is `library` and `ladder` (the hand-written ones), whose results are exact; `narrow` are those that are not.
+    `all` is `library` and `ladder` (the hand-written ones), with exact results; `narrow` has the inexact ones.
     `paths` are fast paths of a library, for which ranks hold their buffers twice.
     """
     here = {name: way for name, way in implementations().items() if platform in way.platforms}

@@ -162,7 +162,7 @@ def _own_operation(dtype: Datatype, redop: Reduction, large: bool) -> Any:
 
 def _prepare(case: Case, platform: Platform) -> Prepared:
     comm = communicator(platform)
-    from mpi4py import MPI  # which starts MPI, if nobody has yet
+    from mpi4py import MPI  # the import starts MPI
 
     (rank,) = platform.local
     send, receive = buffers(platform.memory, case, rank)

@@ -19,7 +19,7 @@ REDUCES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("float", "double"), ("sum", "avg")),
     **dict.fromkeys(("half", "bfloat16", "int32", "uint32", "int64", "uint64"), ("sum", "avg", "max", "min")),
 }
-"""What the switch has instructions for (PTX ISA, multimem.ld_reduce); an average is a sum, then divided."""
+"""Reductions with an instruction of the switch (PTX ISA, multimem.ld_reduce); an average is a sum, then divided."""
 
 BLOCKS, THREADS = 16, 512  # of a rank
 

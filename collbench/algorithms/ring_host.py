@@ -15,7 +15,7 @@ rank r R(r), its left neighbour l and its right neighbour q.  A rank writes its 
   last thing that r's stream waits for is q's event after its last step.  No state is left between launches.
 * Staging is written and read by r's own stream only: one slot is enough.
 
-None of these waits follows from the others (tests/platforms/gpu/test_events.py leaves out each).  Events reach between
+Each of these waits is needed (tests/platforms/gpu/test_events.py leaves out one at a time).  Events reach between
 streams of one process only.
 """
 
@@ -45,7 +45,7 @@ class Action(NamedTuple):
 
 
 Step = dict[int, list[Action]]
-"""What each local rank enqueues, in order, once its left neighbour has done its part of the step before."""
+"""The actions of each local rank, in order, after its left neighbour's part of the step before."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What an outside launcher (mpirun, srun, torchrun, Kubernetes) says to this process in its environment."""
+"""Environment variables of an outside launcher (mpirun, srun, torchrun, Kubernetes)."""
 
 import os
 import re

@@ -1,7 +1,7 @@
 """Processes that are not our children: whether they live, when they end, and how a run's are ended from outside.
 
 A rank's launcher, its proxies, ranks and compilers may be anybody's children by then, in sessions of their own, and
-unknown to those who must end them.  What they all have is the variable that names the folder of their run.
+unknown to those who must end them.  All of them have the variable with the folder of their run.
 
 psutil is imported where it is used: a rank starts without it.
 """

@@ -28,7 +28,7 @@ _CHECK_SECONDS = 0.003  # and where nothing else is done, for thousands of cases
 _BESIDES = 3e-6  # seconds that a call takes besides its operation
 _LATE = 2e-6, 0.01  # seconds that a rank is late, at least and at most
 _LATE_SMALL = 2e-4  # and at most of small cases, which take longer only where ranks share cores
-_LEAST = 16, 8  # of those in a sweep, and where nothing else is done
+_LEAST = 16, 8  # calls in a sweep, and in a run that only checks
 _SLOW = 0.02  # seconds of an operation from which on two calls are the least, else
 _LEAST_LARGE = 6
 _DELAYED = 32  # calls at most
@@ -94,8 +94,8 @@ def delayed_plan(plan: StressPlan) -> StressPlan:
 
 
 def too_fast(case: Case, seconds: float, limits: Limits) -> Implausible | None:
-    """Return what is wrong with operations that are faster than any hardware; `seconds` are those of a part."""
-    # What some rank must write into its result; in place its own block of it is already written.
+    """Return the fault of operations faster than any hardware, or None; `seconds` by part."""
+    # Bytes that a rank must write into its result; in place, its own block is already written.
     count = case.receive_count
     if case.in_place and (case.collective.sharded or case.ranks == 1):
         count -= case.block
@@ -113,7 +113,7 @@ def too_fast(case: Case, seconds: float, limits: Limits) -> Implausible | None:
 
 def left_out(prepared: Prepared, platform: Platform, launches: int) -> Implausible | None:
     """*Collective*: return what is wrong if a sample of so many launches seems to leave some of them out."""
-    # Whatever else runs on a machine makes times longer: the shortest of several count, and more are taken in doubt.
+    # Other programs on a machine make times longer: the shortest of several counts, and more are taken in doubt.
     return _constant(prepared, platform, launches) or _skipping(prepared, platform, launches)
 
 

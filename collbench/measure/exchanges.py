@@ -104,7 +104,7 @@ class Exchanges:
     def seconds(self, prepared: Prepared, ranks: Sequence[int], launches: int, samples: int, messages: int) -> BySample:
         """*Collective*: return the seconds of a message of each of these ranks, so many samples of so many launches.
 
-        Those in which the rank had to wait for its core have a minus, also in front of zero.
+        A sample in which the rank waited for its core has a minus sign, also on zero.
         """
         platform, mine = self.platform, [rank for rank in ranks if rank in self.platform.local]
         queued = platform.compute.queued

@@ -64,7 +64,7 @@ def shares(sampling: Sampling, rounds: int = ROUNDS) -> list[Sampling]:
         sampling,
         budget=sampling.budget / rounds,
         minimum=math.ceil(sampling.minimum / rounds),
-        precision=sampling.precision * math.sqrt(rounds),  # what the merged samples then have is as asked
+        precision=sampling.precision * math.sqrt(rounds),  # so the merged samples have the requested number
     )
     return [share] * rounds
 
@@ -158,7 +158,7 @@ def _merge(results: list[Any]) -> Result:
 class Interleaving(Ranks):
     """The ranks of several arms, which take turns.
 
-    `cases` are those that are measured together, one for each arm; by default those of the sweeps in their order.
+    `cases` are measured together, one for each arm; by default the sweeps' own, in their order.
     Arms may have the same ranks: then these measure different cases in turn.  The hello of all is that of arm `first`.
     """
 
@@ -255,7 +255,7 @@ class Starts(Ranks):
     def run(self) -> Iterator[Result]:
         """Yield every result of the sweep; the last one says so where no ranks can be had any more."""
         for result in self._existing:
-            self._with_spread(result)  # which tells of the starts of those that follow
+            self._with_spread(result)  # it sets the starts of the following ones
         for case, names, sampling in tasks(self._sweep, self._existing):
             try:
                 if len(self._starts) == 1:  # results as they come

@@ -45,8 +45,8 @@ class Watchdog:
     def __init__(self) -> None:
         self.phase = Phase.APART
         self.last_words: Callable[[str], str] = lambda reason: ""  # notes why the run ends; what a user must know
-        self.trouble: Callable[[], str] = str  # what this process failed of, if the others do not come to hear it
-        self.waits: Callable[[], str] = str  # which rank waits for which, as far as this process sees it
+        self.trouble: Callable[[], str] = str  # this process's error, if the others have not received it
+        self.waits: Callable[[], str] = str  # ranks and the ranks that they wait for, as this process sees them
         self.hanging = False  # whether a library or device hangs, for which this process's exit would wait
         self._rank = 0
         self._losing = threading.Lock()
@@ -60,7 +60,7 @@ class Watchdog:
         threading.Thread(target=self._watch, args=(self._stopped,), daemon=True).start()
 
     def feed(self, seconds: float, phase: str = "") -> None:
-        """Allow that many seconds for what begins now, which is that phase of it."""
+        """Restart the timer: the phase that begins now may take that many seconds."""
         self.seconds, self._deadline, self._doing = seconds, time.monotonic() + seconds, phase
 
     def stop(self) -> None:
@@ -78,7 +78,7 @@ class Watchdog:
                 printed = self.trouble()
                 self._print(printed)
             before, came = came, signals.unanswered()
-            if came and came == before and not self._rank:  # which has to say so before the launcher kills it
+            if came and came == before and not self._rank:  # it must report before the launcher kills it
                 break
         what = no_progress(self.seconds, self._doing)
         if came:

@@ -38,7 +38,7 @@ class MachineWatch:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
-        # Those of the launcher, which may have bound this process to one of them.
+        # The launcher's cores; it may have bound this process to one of them.
         self._cores = sorted(os.sched_getaffinity(os.getppid() if launched() else 0))
         self._load = self._loaded()
         self._first = self._look()
@@ -53,7 +53,7 @@ class MachineWatch:
         elif ranks > whole:
             yield f"{ranks} ranks share {whole} cores as hardware threads (SMT)"
 
-        # What has grown since the first look.
+        # Counters that have grown since the first reading.
         now = self._look()
         seconds = now.at - self._first.at
         if now.waited is not None and self._first.waited is not None and seconds > 0:

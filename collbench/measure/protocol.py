@@ -149,7 +149,7 @@ class WorkerHello:
     pids: tuple[int, ...] = ()  # of each rank
     cores: tuple[int, ...] = ()  # of each rank, where they are bound
     starts: int = 1  # how often the ranks were started
-    interleaved: Interleaved = field(default_factory=Interleaved)  # which arm of an interleaved run it is
+    interleaved: Interleaved = field(default_factory=Interleaved)  # arm of an interleaved run
 
     def moved(self, before: "WorkerHello") -> str:
         """Return why these ranks cannot go on for those before them, on other GPUs; "" if they can.
@@ -166,8 +166,8 @@ class WorkerHello:
 class Ranks(ABC):
     """Anything that executes a sweep: local ranks, launched ranks, or the model. It is there inside `with`."""
 
-    greeting = WorkerHello()  # what they say, once they are there
-    tell: Tell = staticmethod(tell_nobody)  # called with what is at work, and lines with what is measured so far
+    greeting = WorkerHello()  # their report, once they are ready
+    tell: Tell = staticmethod(tell_nobody)  # called with the work in progress; `lines` with the rows so far
 
     @abstractmethod
     def start(self, stack: ExitStack) -> WorkerHello:
@@ -178,7 +178,7 @@ class Ranks(ABC):
         """Yield every result of the sweep."""
 
     def __enter__(self) -> Self:
-        # What was entered before something fails is left again.
+        # Contexts entered before a failure are left again.
         with ExitStack() as stack:
             self.greeting = self.start(stack)
             self._open = stack.pop_all()

@@ -74,7 +74,7 @@ class ResumedRun:
             written = encoded(to_line(row)) if row and version < FORMAT else line.rstrip(b"\n") + b"\n"
             rows.append((written, row))
 
-        # What failed is measured again, and with it what was skipped since that had failed.
+        # A failed case is measured again, with the cases that were skipped because of it.
         failed = {row.implementation for _, row in rows if isinstance(row, Failed)}
         retained, results = [], []
         for written, row in rows:

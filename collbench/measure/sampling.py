@@ -46,7 +46,7 @@ _BARRIERS = 128  # in a row, some tens of microseconds
 
 
 class Candidate(ABC):
-    """An implementation that is prepared and checked, and whose samples are taken in turn with those of others."""
+    """An implementation that is prepared and checked, sampled in turn with others."""
 
     name: str
     samples: list[float]
@@ -273,7 +273,7 @@ class _CollectiveCandidate(Candidate):
         """Take a sample, and again while a rank is off its core; `refill` is called before each try."""
         platform, lasted = self._platform, 0.0
         repeats = _REPEATS * self._subject.sampling.budget / max(1, self._subject.candidates)  # seconds, in all
-        platform.clock.scheduled.take()  # what was timed before is not this implementation's
+        platform.clock.scheduled.take()  # earlier timings belong to another implementation
 
         # Again while another program had the core of a rank, within a share of the budget.
         while True:
@@ -445,7 +445,7 @@ def _steady(prepared: Prepared, platform: Platform, launches: int) -> float:
 
 def _repeatable(platform: Platform, lasted: float) -> bool:
     """Return whether a rank was off its core in what was timed last, and trying again may help."""
-    # What takes longer than a time slice on the core meets the other program again.
+    # An operation longer than a time slice meets the other program again.
     return platform.clock.scheduled.spoiled and lasted * (1 - platform.clock.scheduled.off_core) < _SLICE
 
 

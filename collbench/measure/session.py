@@ -76,7 +76,7 @@ class Session:
         self.results: list[Result] = []
         self.topology = ""
         self.header = Header()  # of the run file, once the ranks are there
-        self.labels: list[str] = []  # what rows are called, as far as the ranks have said it
+        self.labels: list[str] = []  # names of rows, as reported by the ranks
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -195,7 +195,7 @@ def _now() -> str:
 
 
 class _OneArm(Ranks):
-    """One setting of a pair, whose ranks are there already: what a Session needs of them."""
+    """One setting of a pair with running ranks, as a Session needs it."""
 
     def __init__(self, starts: Sequence[Supervisor], results: Iterator[Result], interleaved: Interleaved) -> None:
         self._starts, self._results, self._interleaved = starts, results, interleaved

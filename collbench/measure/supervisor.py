@@ -50,7 +50,7 @@ LOCAL_ONLY = {
 }
 """Variables that keep ranks of one machine off the network: by default MPI libraries listen on every address.
 
-What the user has set of the same library stays.  A process without MPI gets none of them: NCCL's plugins read some.
+The user's settings of the same library stay.  A process without MPI gets none of them: NCCL's plugins read some.
 """
 
 # MPICH's gforker has a line for each rank, of which the others were ended by itself.
@@ -100,7 +100,7 @@ def rank_environment(platform: str, folder: Path, changes: Changes, library: Lib
         protocol.FOLDER: str(folder),
         protocol.SUPERVISOR: str(os.getpid()),
         protocol.PLATFORM: platform,
-        "TMPDIR": str(folder / SCRATCH),  # what a killed compiler or MPI leaves there goes with the folder
+        "TMPDIR": str(folder / SCRATCH),  # leftovers of a killed compiler or MPI go with the folder
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *others]),
     }
 
@@ -143,7 +143,7 @@ class WorkersLost(Exception):
         self.case, self.reason = case, reason
         self.implementation = implementation  # that cost them
         self.error = error  # the class of what the ranks raised; TimedOut if they hang
-        self.rank: int | None = None  # whose process ended first, where the launcher says so
+        self.rank: int | None = None  # rank of the first process to end, where the launcher reports it
 
 
 class Workers:
@@ -168,7 +168,7 @@ class Workers:
                 (self._folder / SCRATCH).mkdir()
                 environment = rank_environment(platform, self._folder, changes, library)
 
-                # What a library prints since the user asked for it goes to the folder of the run, and stays.
+                # Output of a library that the user asked for goes to the folder of the run, and stays.
                 self._log, self.messages = self._folder / "log", ""
                 debug = find_platform(platform).debug
                 if environment.get(debug):
@@ -464,7 +464,7 @@ class Supervisor:
             loss.implementation = waiting[0]
         waiting.remove(loss.implementation)
 
-        # What a compiler says of a source is said once.
+        # Each message of a compiler about a source is shown once.
         reason = loss.reason
         for other in self._losses:
             if (other.error, other.reason) == (SourceError.__name__, loss.reason):

@@ -20,7 +20,7 @@ from collbench.results import Result
 from collbench.results.collectives import PHASES, WAITED, Explanation, Measurement, Skipped, Span, Track
 from collbench.results.disturbed import Scheduling
 
-_ROUNDS = 15  # of which the median one is shown
+_ROUNDS = 15  # the median operation is shown
 _DIGITS = 10  # decimals of a moment
 _TRIES = 3  # of a round in which a rank was off its core
 
@@ -85,7 +85,7 @@ def _explanation(
                 break
         rounds.append(timed)
 
-    # What is drawn is one real operation: no mean of several has all its waits in their places.
+    # The drawing shows one real operation: a mean of several would blur where each wait lies.
     shown = sorted(rounds, key=lambda timed: timed.traced)[len(rounds) // 2]
     origin = min((track.start for track in shown.tracks), default=0.0)
     tracks = []

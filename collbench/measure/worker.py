@@ -302,7 +302,7 @@ def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Hea
     world.bind(first["cores"])
     platform = open_platform(sweep, requested, os.environ[PLATFORM], world)
 
-    # What the supervisor must know to write the header, and to clean up after ranks that were killed.
+    # Facts for the supervisor: to write the header, and to clean up after killed ranks.
     hello = {
         "pids": world.exchange(os.getpid()),
         "files": sorted(processes.shared_files()),

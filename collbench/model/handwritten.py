@@ -1,8 +1,8 @@
 """Seconds of hand-written implementations on a described system: their own counts (cost.py) on the hardware described.
 
 The costs of launches, waits and links follow from published kernels of the same algorithms (gpu_costs.toml).  An
-implementation without published times, or on GPUs or links without them, is predicted by those most alike.  That is a
-bound, not an expectation: such a row is marked and is never called the fastest.
+implementation without published times, or on GPUs or links without them, is predicted by those most alike.  The
+result is a bound, not an expectation: its row is marked and is never called the fastest.
 """
 
 from dataclasses import replace

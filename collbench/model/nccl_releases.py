@@ -23,7 +23,7 @@ Triple = tuple[float, float, float]  # by protocol, or for 1, 2 and more nodes
 
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 TREE_CORRECTION: Mapping[str, tuple[float, ...]] = {name: (*row,) for name, row in _TABLES.pop("tree").items()}
-"""What a tree reaches of its rate, by floor(log2(bytes / 64))."""
+"""Share of its rate that a tree reaches, by floor(log2(bytes / 64))."""
 
 LL_MAX_BY_CPU = {"intel": (39.0, 20.4), "amd": (22.5, 19.0)}
 """Most that LL moves over 2 and more nodes; Arm and Power count as Intel."""
@@ -53,13 +53,13 @@ class Release:
     ll_max: Mapping[str, float]  # most that LL moves within one node
     ll_half: bool = True  # LL is rated at half the links' rate, whatever the collective
     ll128_on: tuple[int, ...] = ()  # compute capabilities that have LL128; empty: all from Volta on
-    lone_ll128: float = 0.92  # what LL128 keeps of the links where nodes have one GPU
+    lone_ll128: float = 0.92  # LL128's share of the links' rate where nodes have one GPU
     exposes_net: bool = True  # where nodes have one GPU, rings' steps between them take as long as trees'
     counts_closing_hop: bool = False  # an all-reduce's ring has two more steps between nodes
     max_channels: int = 32  # of the search
     newest: str = "blackwell"  # generation it knows; newer GPUs are taken for this one
     merges_ports: bool = True  # of network cards that have two, into one card of twice the rate (NCCL_IB_MERGE_NICS)
-    pat: float = 0.75  # what PAT keeps of the links; 0: there is none
+    pat: float = 0.75  # PAT's share of the links' rate; 0: the release has no PAT
     two_rings_over_pairs: bool = True  # at least, where NVLink joins pairs and they meet over something slower
     nvls_efficiency: bool = True  # NVLS is rated by NVLS_EFFICIENCY; otherwise by NVLS_SHARE, and NVLSTree uncapped
     nvls_gather: float = 1.0  # then what all-gather and reduce-scatter have of their channels; 0: they have no NVLS

@@ -119,7 +119,7 @@ def _slower(first: Floats, second: Floats) -> Floats:
 
 
 def _latency(system: System, option: Option, schedule: NcclSchedule, constants: Constants) -> float:
-    """Seconds that an option waits, but for what the network takes longer than NCCL counts."""
+    """Latency of an option in seconds, without the network's excess over NCCL's own figure."""
     # Within a node a ring's steps are known better than by NCCL's figures.
     if _is_ring_of_a_node(system, option):
         return constants[f"start{place(system)}"] + _steps(system, option, schedule, constants)
@@ -172,13 +172,13 @@ def _network(system: System, option: Option, schedule: NcclSchedule, constants: 
         return 0.0, 0.0
     depth = _depth(system, option, schedule)
     hop = release(system.nccl).net["ring"][SIMPLE] * MICROSECOND
-    # What NCCL counts for NVLSTree's steps has more in it than the network.
+    # NCCL's figure for NVLSTree's steps includes more than the network.
     counted = min(option.inter, option.hops * hop) * depth
     return alpha_net(system, option.hops * depth, constants, counted)
 
 
 def _fill(system: System, option: Option, schedule: NcclSchedule, constants: Constants) -> float:
-    """Return the root of the seconds that filling an option's pipeline takes, but for those of its bytes.
+    """Return the square root of the seconds to fill an option's pipeline, without the term of its bytes.
 
     They pass until the last rank has its first bytes.
     """

@@ -1,4 +1,4 @@
-"""NCCL's own estimate of its algorithms: what it would select, and what it thinks that takes.
+"""NCCL's own tuner: the algorithm that it would select, and its estimate of the time.
 
 The equations of src/graph/tuning.cc over the channels that nccl_channels.py finds.  An Option is one cell of NCCL's
 cost table: an algorithm with a protocol.  The estimate leaves out what a launch costs and how pipelines fill, so it
@@ -120,7 +120,7 @@ def options(system: System, collective: str) -> tuple[Option, ...]:
 
 def _usable(system: System, collective: str, option: Option) -> bool:
     """Whether NCCL may take the option, as set up."""
-    # What NCCL does not support has cells in its table all the same.
+    # NCCL's table has cells for unsupported combinations, too.
     if option.algorithm in ("nvls", "nvlstree"):
         most = inf if schedule_of(collective).both_ways else MAX_NVLS_HEADS
         apart = system.nodes > 1 and (system.is_rack or transport(system) == "tcpx")
@@ -142,7 +142,7 @@ def table(system: System, collective: str) -> tuple[Option, ...]:
 
 
 Latency = tuple[float, float, float, int, float]
-"""What an empty message takes, as the fields of Option but in microseconds: base, intra, inter, hops, overhead."""
+"""Time of an empty message, as the fields of Option but in microseconds: base, intra, inter, hops, overhead."""
 
 
 class _Tuner:

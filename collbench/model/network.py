@@ -6,9 +6,9 @@ topmost tier joins everything below it, whatever its radix.
 
 Each flow has a sender and a receiver (PATTERNS), links (Clos) and failures (Fault).  Rates are max-min fair, by
 progressive filling (Bertsekas and Gallager, Data Networks, 1992, section 6.5.2): the rates of all flows grow together
-until a link is full; its flows stop there and the others grow on.  That is one round for each level.  Here every link
-that is the bottleneck of all its flows is settled in the same round (Ros-Giralt et al., On the Bottleneck Structure of
-Congestion-Controlled Networks, 2019): a few dozen rounds at any size.
+until a link is full; its flows stop there and the others grow on.  The loop runs one round for each level. Every link
+that is the bottleneck of all its flows is settled in the same round (Ros-Giralt et al., On the Bottleneck Structure
+of Congestion-Controlled Networks, 2019): a few dozen rounds at any size.
 """
 
 import re
@@ -66,7 +66,7 @@ def max_min(hops: Sequence[Integers], capacity: Reals) -> Rates:
         rates[flows[done]] = least[done]
         bottleneck[flows[done]] = link[done]
 
-        # What is settled leaves the network, with what it takes of its links.
+        # Settled flows leave the network, with their share of the links.
         gone = np.repeat(done, lengths)
         spent = np.bincount(links[gone], np.repeat(least[done], lengths[done]), len(room))
         room = np.maximum(room - spent, 0.0)
@@ -130,7 +130,7 @@ def on_nics(pairs: Pairs, order: Integers, nics: int) -> Pairs:
 
 def avoid_dead_nics(pairs: Pairs, nics: int, dead: Integers) -> Pairs:
     """Move a dead NIC's load to the node's next rail, at both ends; UsageError if no rail works at both ends."""
-    # That is how NCCL stays on a rail: a GPU hands its data to another GPU of the node (PXN).
+    # NCCL stays on a rail by this: a GPU hands its data to another GPU of the node (PXN).
     sender, receiver = pairs
     for _ in range(nics + 1):
         hit = np.isin(sender, dead) | np.isin(receiver, dead)
@@ -182,7 +182,7 @@ class Level:
 class Clos:
     """Tiers of switches, each joined to the next by equal paths.
 
-    Links 0 .. m-1 carry what the m NICs send, m .. 2m-1 what they receive; NIC i of node n is n * nics + i.
+    Links 0 .. m-1 leave the m NICs, links m .. 2m-1 enter them; NIC i of node n is n * nics + i.
 
     Under adaptive routing all paths above a switch are one wide link without any loss.  So they are with `even`, static
     hashing of so many flows that every path has as many, but the slowest path decides.  Otherwise each flow is hashed
@@ -351,7 +351,7 @@ def solve(scenario: Scenario, pattern: str, seed: int = 0) -> Slowest:
     fabric = Clos(system, nics, scenario.faults, even)
     random = np.random.default_rng(seed)
 
-    # Who sends to whom, each transfer split into its flows; the fair rate of one is what only NICs would leave it.
+    # Sender and receiver of each transfer, by flows; the fair rate of a flow is its rate if only NICs limited it.
     order = np.arange(system.nodes) if scenario.in_order else random.permutation(system.nodes)
     most = _MOST_EVEN if even else MOST_FLOWS
     pairs = on_nics(PATTERNS[pattern].pairs(system.nodes, most // (nics * flows)), order, nics)

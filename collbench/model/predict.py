@@ -157,7 +157,7 @@ _BEYOND = 1.25  # of what a slot carries, the most that cards may have: those so
 COPIES = "memcpy-"  # how the names of copies between two GPUs begin, which CUDA makes without NCCL
 COPIED = 1.05
 COPIED_BAND = (0.85, 1.2)
-"""What a copy reaches of a link as NCCL counts it (`System.to_next`), and the band of its time.
+"""Share of a link's rate in NCCL's count (`System.to_next`) that a copy reaches, and the band of its time.
 
 Published by nvbandwidth, of one direction or half the sum of both: 370 to 397 GB/s of 370.8 on 8 x H100 and H200,
 674 to 786 of 721.8 on B200 and GB200, 151 to 176 of 164.8 on 8 x H800.

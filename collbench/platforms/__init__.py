@@ -33,7 +33,7 @@ class PlatformKind:
     module: str  # that only processes which hold ranks import
     """*Collective*: its `open_platform(sweep, layout, team)` gives every rank memory of that layout."""
     discover: Callable[[int | None], tuple[Topology, str]]
-    """What so many ranks run on here, and a remark for the user."""
+    """The devices of the ranks on this machine, and a remark for the user."""
     default_ranks: Callable[[], int]
     refuse_too_large: Callable[[int, int], None]
     """PlatformError if so many bytes on each of so many ranks cannot be; as early as that can be known."""
@@ -49,8 +49,8 @@ class PlatformKind:
     """A core of this machine for each of so many ranks; empty where ranks need none, or there are not enough."""
     spins: bool = False  # whether a rank that waits takes a core, so that there is a choice how (--spin)
     debug: str = ""  # the variable by which a user has the library's messages; NAME_FILE sends them elsewhere
-    steadier: str = ""  # what to do so that times scatter less, in words
-    apart: str = ""  # what ranks lack that compute more slowly together than alone, in words
+    steadier: str = ""  # advice against scatter of the times, in words
+    apart: str = ""  # the resource that ranks lack if they compute more slowly together than alone, in words
     matrix: int = 256  # rows of the square matrices that steps multiply
     fitted: Hardware | None = None  # constants of the cost model, fitted to measured hand-written implementations
 

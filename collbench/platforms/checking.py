@@ -29,7 +29,7 @@ VERDICT = np.dtype([(name, np.uint64) for name in ("seen", "wrong", "first", "go
 digest of all where they may be off."""
 
 CLEAN = np.array((0, 0, 2**64 - 1, 0, 0), VERDICT)
-"""What a verdict holds before a comparison."""
+"""Contents of a verdict before a comparison."""
 
 PROBE = np.dtype(
     [("block", np.uint64), ("part", np.uint64)]
@@ -45,7 +45,7 @@ Piece = tuple[int, int, int]
 
 POISON = 0xA5  # the byte that receive buffers are filled with beforehand
 INPUT, OUTPUT = 0xC3C3C3C3, 0xA5A5A5A5
-"""What is written over inputs once a call has returned, and over results before the next; as in kernels/check.cu."""
+"""Value written over inputs after a call, and over results before the next; as in kernels/check.cu."""
 
 LOOKED_AT = 2**16  # bytes of a buffer in each call, or somewhat less; all of a smaller one
 STRETCH = 128  # bytes: what a stretch holds at most
@@ -204,7 +204,7 @@ def looked_at(where: NDArray[np.void]) -> int:
     length, grain, runs, part = (int(where[name]) for name in ("length", "grain", "runs", "part"))
 
     def of_part(size: int) -> int:
-        """Return all elements of a small part, or those of stretches of which the grain may cut the last short."""
+        """Return all elements of a small part, or stretches of a large one; the grain may shorten the last stretch."""
         if size <= runs * length:
             return size
         return (runs - 1) * length + size - -(-(size - length) // grain) * grain

@@ -61,7 +61,7 @@ def own_folder() -> Path:
 
 
 JUDGE = "check.cu"
-"""What says whether results are right is never on trial: the file and its header are the package's, not of `folder`."""
+"""The check of results is never on trial: its file and header are the package's, not those of `folder`."""
 
 
 def _folders(file: str) -> tuple[Path, ...]:
@@ -151,7 +151,7 @@ class HostKernel:
         """Fix the arguments, so that launches cost one call into C: a function of how many follow each other."""
         held = tuple(np.array(argument, ndmin=1) for argument in arguments)
         pointers: Any = (ctypes.c_void_p * len(held))(*(array.ctypes.data for array in held))
-        pointers.held = held  # what they point to lives as long as they do
+        pointers.held = held  # keeps alive the objects that they point to
         return Loop(self.function, pointers, blocks, threads)
 
     def __call__(self, *arguments: Any, blocks: int = 1, threads: int = 1, launches: int = 1) -> None:

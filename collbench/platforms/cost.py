@@ -57,7 +57,7 @@ class Hardware:
     holds: float = math.inf  # bytes of that cache
     packets: float = math.inf  # data in packets that a rank takes
     blocks: float = math.inf  # of a rank at the same time, with 512 threads each
-    block: float = math.inf  # what one block of a kernel moves over a link, or through memory where there is none
+    block: float = math.inf  # bytes/s of one block of a kernel over a link, or through memory where there is no link
     fence: float = 0.0  # seconds that a fence adds to a wait
     room: float = 0.0  # seconds of a flag that tells of free room alone
     reach: float = 1.0  # fraction of the link's rate that is reached where all ranks send to all at once

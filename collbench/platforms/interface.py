@@ -51,11 +51,11 @@ class Products(Protocol):
         """When that queue gets here."""
 
     def hand_over(self, rank: int) -> None:
-        """Make what is enqueued next for the rank's collectives wait for what the rank has computed so far."""
+        """Make the rank's next collectives wait for the computing that it has enqueued so far."""
         return
 
     def take_over(self, rank: int) -> None:
-        """Make what the rank computes next wait for what is enqueued for its collectives so far."""
+        """Make the rank's next computing wait for the collectives that it has enqueued so far."""
         return
 
     def reset(self) -> None:
@@ -346,7 +346,7 @@ class Logs(Protocol):
     """The logs that traced kernels keep of what they did when."""
 
     def log_clocks(self) -> Mapping[tuple[int, ...], float]:
-        """Return seconds from the clock of the logs to that of moments, by local ranks whose logs share a clock."""
+        """Return seconds from the clock of logs to that of moments, by groups of local ranks with one clock."""
 
     def take_logs(self, rank: int) -> Array:
         """Return and clear the logs that traced kernels left in a local rank's window: shape (blocks,), dtype LOG."""
@@ -361,7 +361,7 @@ class Compute(Protocol):
         """Return square matrices of that many rows on every local rank; `begin` gets each phase that may last."""
 
     def join_streams(self) -> None:
-        """Make what is enqueued next for any local rank wait for what was enqueued on all streams of its device."""
+        """Make the next operation of each local rank wait for all streams of its device."""
         return
 
     def stepping(self) -> AbstractContextManager[None]:
@@ -380,7 +380,7 @@ class Platform(Protocol):
     ranks: int
     local: Sequence[int]  # the ranks that this process holds
     layout: MemoryLayout  # of the memory of every rank
-    note: Note  # what a reader of any number from here must know
+    note: Note  # caveats for every number of this platform
     hardware: Hardware  # constants of the cost model; the same on every process
     cache: int | None  # bytes of a device's last cache that each rank can count on; None where that is not known
     comm: Any  # the library's communicator: an mpi4py communicator, or NCCL's

@@ -69,7 +69,7 @@ class Team(ABC):
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
         self.leader = rank == 0
-        self.trouble = ""  # what this one failed of, for as long as the others have not come to hear it
+        self.trouble = ""  # this process's error, until the others have received it
 
     @abstractmethod
     def gather(self, mine: Any) -> list[Any]:
@@ -130,7 +130,7 @@ class Team(ABC):
     def _settle(self, error: Exception | None) -> None:
         """Raise the error of the lowest rank that failed, on every process; return if none did."""
         # One bit first: nearly always nothing failed, and some operations are timed with this in them.
-        # Whoever watches this process can say why it failed, for as long as the others have not come to hear it.
+        # A watcher of this process can report its error until the other processes have received it.
         if error:
             self.trouble = str(error)
         failed = self.any_of(error is not None)
@@ -195,7 +195,7 @@ class Alone(Team):
 
     @contextmanager
     def agreeing(self) -> Iterator[None]:
-        """Run what is inside; errors stay what they are."""
+        """Run the block; errors pass unchanged."""
         yield
 
 

@@ -47,7 +47,7 @@ _PAUSE = 0.1  # seconds between two looks for where the first process listens, a
 _STRANGERS = 1000  # threads for connections that have not shown yet that they know the secret, two for each
 
 _GONE = (OSError, EOFError, ProcessError, AssertionError)
-"""What says that the other process is not there any more, or has never been one of ours."""
+"""Errors of a peer that has ended, or that was never one of ours."""
 
 
 class SocketProcesses(Team):
@@ -153,7 +153,7 @@ def _accept(size: int, place: "Rendezvous", deadline: float) -> dict[int, Connec
     # A connection to each of a thousand ranks.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    arrived: list[tuple[int, int, Connection]] = []  # of those that know the secret: rank, of how many
+    arrived: list[tuple[int, int, Connection]] = []  # of peers that know the secret: rank, number of ranks
     with closing(place), _listening(size) as (server, endpoint):
         place.leave(text := msgspec.json.encode(endpoint).decode(), lambda other: _reach(other, 0, size, deadline))
         server.settimeout(_PAUSE)
@@ -238,7 +238,7 @@ def _reach(text: str, rank: int, size: int, deadline: float) -> Connection | Non
         return None
     local = ["127.0.0.1"] if endpoint.node == node_name() else []
     for host in [endpoint.folder] if endpoint.folder else [*local, *endpoint.hosts]:
-        # What an earlier start left is tried in vain.
+        # Leftovers of an earlier start are tried in vain.
         with suppress(*_GONE, ValueError, OverflowError):
             with _opening(_dial(endpoint, host)) as link:
                 answer_challenge(link, endpoint.secret.encode())
@@ -357,7 +357,7 @@ class Folder:
             flags = os.O_NOFOLLOW | os.O_NONBLOCK  # a link leads elsewhere, and a pipe has nobody who writes
             with open(self._path, encoding="utf-8", opener=lambda path, more: os.open(path, flags | more)) as file:
                 if os.fstat(file.fileno()).st_uid == os.getuid():
-                    return file.read(2**16)  # of which a word has much less
+                    return file.read(2**16)  # a message is much shorter
         return ""
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from collbench.datatypes import Array
 from collbench.results.collectives import ADDED, MOVED, PUBLISHED, WAITED, Span, Track
 
 TRACED = "-DTRACED"  # the compiler's option for kernels that keep a log
-FIFO = "trace"  # what the logs' place in a window goes by, among the FIFOs of implementations
+FIFO = "trace"  # name of the logs' place in a window, among the FIFOs of implementations
 
 _WORKED = "worked"
 _PHASES = (WAITED, MOVED, ADDED, PUBLISHED, _WORKED)  # enum class Phase

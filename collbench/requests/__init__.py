@@ -29,7 +29,7 @@ _OPTION = re.compile(
     re.VERBOSE,
 )
 _VALUE = re.compile(r"""['"].*|-?[\d.]+|[A-Z][A-Z.\w]*""")  # as it stands: a text, a number, or what stands for one
-_KINDS: dict[object, tuple[Any, Callable[[Any], object], str]] = {  # what is taken, what makes it plain, a noun for it
+_KINDS: dict[object, tuple[Any, Callable[[Any], object], str]] = {  # accepted type, converter, noun
     int: (Integral, int, "whole number"),  # NumPy's too
     float: (Real, lambda number: number if isinstance(number, int) else float(number), "number"),
     str: (str | PathLike, fspath, "text"),

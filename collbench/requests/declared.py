@@ -53,17 +53,17 @@ class Opt:
 
     names: str  # the options as they are typed, with blanks between; none of a parameter that the library alone has
     help: str  # a sentence that says what the value is
-    usual: str = ""  # what is taken where nothing is given, in words, where the default does not say it
-    metavar: str = ""  # what stands for the value in the help
+    usual: str = ""  # the default in words, where its value does not say it
+    metavar: str = ""  # placeholder of the value in the help
     unit: Unit | None = None
     choices: Iterable[str] = ()  # the only values
     least: float | None = None  # the smallest number
-    above: float | None = None  # what a number has to be larger than
+    above: float | None = None  # exclusive lower bound of a number
     most: float | None = None  # the largest number
     library: str = ""  # the library's sentence, if it is another
-    # What a shell completes besides the small words of `metavar`: names, or where they are, as `datatypes.REDUCTIONS`.
+    # Completions of a shell besides the words of `metavar`: names, or their place, for example `datatypes.REDUCTIONS`.
     complete: Callable[[], Iterable[str]] | str = ""
-    click: Mapping[str, Any] = field(default_factory=dict)  # what click.Option takes besides
+    click: Mapping[str, Any] = field(default_factory=dict)  # further arguments of click.Option
 
     @property
     def name(self) -> str:

@@ -47,11 +47,11 @@ LARGEST_PREDICTED = 8 * 2**30  # bytes: where published sweeps end; nothing has 
 
 @dataclass(frozen=True)
 class SweepRequest(Request):
-    """Which cases to measure or predict, where, by which implementations, and how to sample them."""
+    """The request for a sweep: cases to measure or predict, place, implementations, and sampling."""
 
     op: words.Ops = "allreduce"
     _: KW_ONLY
-    impl: words.Impls = "all"  # which of them exist depends on the platform
+    impl: words.Impls = "all"  # the platform decides which exist
     on: words.Here = "auto"
     nodes: words.Nodes = None
     ranks: words.Ranks = None
@@ -200,7 +200,7 @@ class SweepRequest(Request):
 
 @dataclass(frozen=True)
 class PredictRequest(Request):
-    """Which cases to predict on which described system."""
+    """The request for a prediction: cases and a described system."""
 
     system: Annotated[str, Opt("", "A preset of `collbench list`, or FILE.toml.")]
     op: words.Ops = "allreduce"

@@ -36,7 +36,7 @@ def places() -> tuple[str, ...]:
 
 _Count = partial(Opt, metavar="N", least=1, most=MOST_RANKS)
 OfMachine = partial(Opt, "--on", metavar="SYSTEM|FILE.toml", complete="topology.files.names")
-"""What machine runs are of: the sentence, and what is taken where it is not given."""
+"""Machine of the runs: the help text, and the default."""
 RunsNodes = Annotated[int | None, _Count("--nodes", "Nodes of the ranks.", "as few as they fill")]
 Anywhere = Annotated[
     str,
@@ -88,7 +88,7 @@ Out = Annotated[
         library="New folder in which the run is stored; without it nothing is stored.",
     ),
 ]
-RunsMachine = Annotated[str | None, OfMachine("What the machine is, a preset or FILE.toml.", "as the run file says")]
+RunsMachine = Annotated[str | None, OfMachine("The machine: a preset or FILE.toml.", "as the run file says")]
 
 
 def parse_slow(texts: Sequence[str], ranks: int, usual_factor: float) -> tuple[tuple[int, float], ...]:

@@ -19,7 +19,7 @@ class Answers(Shown):
     origin: ClassVar[str] = "measured"  # how its numbers came to be known: measured, imported, predicted; "" for none
     usual: ClassVar[Outcome] = Outcome.OK  # the outcome unless the data is wrong
 
-    platform: str = ""  # what the ranks lived on; `model` of a prediction
+    platform: str = ""  # platform of the ranks; `model` for a prediction
     reason: str = ""  # why there is no time; empty where there is one
     floor: float | None = None  # seconds that the ranks took meanwhile to copy the fewest bytes the case must move
     estimate: float | None = None  # seconds that the library itself expected of an operation
@@ -51,7 +51,7 @@ class _Facts(Answers, Record, frozen=True, kw_only=True, tag_field="kind"):
 
     note: Note = NO_NOTE  # facts about how the numbers came to be
     library: str = ""  # product and version of the library that it called, where the implementation's name has none
-    mismatch: CheckFailure | None = None  # what the check found wrong; None where it found nothing, or there was none
+    mismatch: CheckFailure | None = None  # fault found by the check; None if it found none, or did not run
     scheduling: Scheduling | None = None  # whether the ranks had their cores; None where it is not known
 
 
@@ -190,7 +190,7 @@ class Observed(Timed, frozen=True):
 
     @property
     def figure(self) -> str:
-        """Which statistic `typical` is: a value of stats.FIGURES, or "figure" where it is not known."""
+        """The statistic of `typical`: a value of stats.FIGURES, or "figure" if unknown."""
         return "median"
 
     @property

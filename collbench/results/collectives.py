@@ -90,7 +90,7 @@ class Reported(Observed, frozen=True, tag="reported"):
     origin: ClassVar[str] = "imported"
 
     seconds: Duration  # of an operation, as printed; 0 where the tool printed none
-    statistic: str  # what that is of which operations and ranks: "mean of 20 operations, mean over ranks"
+    statistic: str  # statistic over operations and ranks: "mean of 20 operations, mean over ranks"
     wrong_elements: int | None = None  # that the tool found; None if it did not look
     samples: tuple[Seconds, ...] = ()  # of single operations, if it printed those too
     printed: Mapping[str, Any] = {}  # fields as printed, by the format's names
@@ -108,7 +108,7 @@ class Reported(Observed, frozen=True, tag="reported"):
 
     @property
     def figure(self) -> str:
-        """Which statistic the time is, from the first word of `statistic`; the median where there are samples."""
+        """The statistic of the time, from the first word of `statistic`; the median if there are samples."""
         first = (*self.statistic.split(maxsplit=1), "")[0].strip(",:").lower()
         return "median" if self.samples else stats.FIGURES.get(first, "figure")
 
@@ -187,11 +187,11 @@ class Failed(Untimed, frozen=True, tag="failed"):
 
 WAITED, MOVED, ADDED, PUBLISHED = "waited", "moved", "added", "published"
 PHASES = (WAITED, MOVED, ADDED, PUBLISHED)
-"""What a rank does in an operation: wait for another; move bytes; add, and move what is added; let others see it."""
+"""Activities of a rank in an operation: wait for another, move bytes, add and move, make results visible."""
 LAUNCH = "launch"
 PARTS = (LAUNCH, *PHASES)
 """Everything that an operation's time can go to."""
-_ANOTHER = 0.5  # of an operation's time; where its log adds more, what is shown is not what was measured
+_ANOTHER = 0.5  # share of an operation's time; a log that adds more has changed the operation
 
 
 class Span(NamedTuple):

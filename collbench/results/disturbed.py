@@ -1,7 +1,7 @@
 """Whether a row is disturbed: ranks were off their cores in so many of its samples that its time is the machine's.
 
 `Scheduling.disturbed` decides, by the share of a row's samples that are spoiled (`SchedulingWatch.spoiled`, of which
-platforms/processes.py says when one is).  Such a row is shown, and left out of comparisons.
+platforms/processes.py says when one is).  A disturbed row is shown, and left out of comparisons.
 """
 
 from collections.abc import Iterable, Sequence
@@ -74,7 +74,7 @@ class Row(Protocol):
 
     @property
     def outcome(self) -> Outcome:
-        """What became of its case."""
+        """Outcome of its case."""
 
 
 def disturbed_in_words(rows: Sequence[Row]) -> str:

@@ -45,7 +45,7 @@ _PREFIXES = ("NCCL_", "RCCL_", "CUDA_", "MPIR_CVAR_", *_FABRICS, *_MPI, "COLLBEN
 """Variables that change what is measured; all others stay out, since an environment holds secrets."""
 
 ONE_RANK = "one rank alone: nothing crossed a link; start the test on several GPUs, or build it with MPI=1"
-"""What there is to say of its rows."""
+"""Remarks on its rows."""
 
 Changes = Mapping[str, str | None]
 """A change of the environment: variables by name, and their values; None where one shall not be set."""
@@ -106,7 +106,7 @@ class ForeignTest(Shown, Record, frozen=True, kw_only=True):
     complete: bool = True  # whether its end was there
     sweep: Mapping[str, Any] = {}  # iterations and the like
     layout: Mapping[str, Any] = {}  # of the format's own
-    remarks: tuple[str, ...] = ()  # what a user must know of it
+    remarks: tuple[str, ...] = ()  # caveats for the user
 
 
 class ImportedPart(Shown, Record, frozen=True, kw_only=True):
@@ -121,7 +121,7 @@ class ImportedPart(Shown, Record, frozen=True, kw_only=True):
 
 
 class Interleaved(Shown, Record, frozen=True, kw_only=True):
-    """Which arm this run is of two settings that were measured in turn."""
+    """The arm of this run among two settings measured in turn."""
 
     id: str = ""  # the same for both arms
     setting: str = ""  # empty for the environment as it is
@@ -181,7 +181,7 @@ def changed(environment: Mapping[str, str], changes: Changes) -> dict[str, str]:
 
 def variables(environment: Mapping[str, str] = os.environ, named: Collection[str] = ()) -> dict[str, str]:
     """Return the variables that matter, of the process that measures: a platform may have set some itself."""
-    # What the user named on the command line is no secret.
+    # Variables named on the command line are no secret.
     return {name: value for name, value in sorted(environment.items()) if name.startswith(_PREFIXES) or name in named}
 
 

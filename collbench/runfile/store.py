@@ -56,7 +56,7 @@ class Run(Shown):
     status: int | None = None  # exit status of the command, if it was
     left_out: tuple[str, ...] = ()  # line and reason of rows that are no results
     unknown_kinds: tuple[str, ...] = ()  # of rows that no command here reads
-    advice: str = ""  # what to do about rows that were disturbed, of a run that was just measured
+    advice: str = ""  # advice on disturbed rows of a run that was just measured
 
     def __repr__(self) -> str:
         name = self.header.topology.name or "unnamed topology"
@@ -464,7 +464,7 @@ def _named_apart(results: Sequence[Result], tests: Sequence[ForeignTest]) -> lis
         by_test = by_key((row for row in rows if isinstance(row, Reported)), _test_of)
         settings = {test: _settings(tests, test, alike) for test, alike in by_test.items()}
 
-        # What is the same in all tests tells nothing apart.
+        # Settings that are equal in all tests distinguish nothing.
         telling = []
         for name in next(iter(settings.values()), ()):
             if len({facts[name] for facts in settings.values()}) > 1:

@@ -1,8 +1,8 @@
 """Discovery of GPUs and what connects them, from NVML, the NVIDIA driver's management library.
 
 Needs nvidia-ml-py (module pynvml), which is imported here and nowhere else.  Every function takes the module as `nvml`,
-so that tests can pass machines that nobody has at hand.  The numbers are those of NVIDIA's nvml.h.  What the driver
-cannot tell is None.
+so that tests can pass machines that nobody has at hand.  The numbers are those of NVIDIA's nvml.h.  Values that the
+driver does not report are None.
 """
 
 import re

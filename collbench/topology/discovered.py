@@ -112,7 +112,7 @@ class Link(Record, frozen=True):
         return carrier.rate if carrier else None
 
 
-SLICE = "MIG-"  # what the UUID of a MIG slice begins with
+SLICE = "MIG-"  # prefix of the UUID of a MIG slice
 
 
 class FabricInfo(Record, frozen=True):

@@ -59,7 +59,7 @@ Bytes = Annotated[float, Meta(ge=1)]
 
 UNITS = dict.fromkeys(("gpu_rate", "spec_rate", "socket_rate", "memory_rate", "rate"), 1e9)
 UNITS |= {"flops": 1e12, "flops_fp8": 1e12, "memory": 2.0**30}
-"""What the numbers of a file are in System's units: FLOP/s, bytes, bytes per second."""
+"""Factors from the units of a file to those of System: FLOP/s, bytes, bytes per second."""
 
 
 class FileTable(Struct, forbid_unknown_fields=True):
@@ -140,7 +140,7 @@ class NcclTable(FileTable):
 class CalibrationTable(FileTable):
     """Factors on the terms of the model, each 1 on a machine that is as modelled; or the file that has them.
 
-    `ratios` are what they leave at the measured sizes: bytes, and measured time over that of the factors.
+    `ratios` are the residuals at the measured sizes: bytes, and measured over predicted time.
     """
 
     file: Text = ""
@@ -343,7 +343,7 @@ def _keys(table: str, owner: System | Nics | Tier) -> dict[str, Any]:
     for each in msgspec.structs.fields(TABLES[table]):
         value = getattr(owner, each.name)
         keys[each.encode_name] = value / UNITS[each.name] if each.name in UNITS else value
-    # What a system has by default anyway.
+    # Defaults are left out.
     if keys.get("sockets") == 1:
         keys |= {"sockets": 0, "inter_socket": 0}
     if keys.get("nvls"):
@@ -352,6 +352,6 @@ def _keys(table: str, owner: System | Nics | Tier) -> dict[str, Any]:
 
 
 def _written(value: Value) -> str:
-    """Return a value in TOML's notation, which is that of JSON but for some signs that are not printed."""
+    """Return a value in TOML's notation: that of JSON, except for unprintable characters."""
     text = json.dumps(value, ensure_ascii=False)
     return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in text)

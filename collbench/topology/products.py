@@ -40,10 +40,10 @@ TRAYS = r"\bGB[23]00\b"
 ADDING = tuple(arch for arch, gpus in ARCHITECTURES.items() if gpus.adds)
 
 SOCKET_RATES = {"intel": 10e9, "amd": 16e9, "arm": 6e9, "power": 32e9}
-"""What NCCL takes for the link between two CPU sockets; Intel's with PCIe 5 are at SOCKET_RATE_INTEL_5."""
+"""NCCL's figure for the link between two CPU sockets; Intel's with PCIe 5 are at SOCKET_RATE_INTEL_5."""
 SOCKET_RATE_INTEL_5 = 22e9
 SOCKET_LINKS = {"intel": 20e9, "amd": 64e9, "arm": 64e9, "power": 32e9}
-"""What the link between sockets carries of GPUs' traffic: AMD's machines are limited by their slots, Intel's not."""
+"""Rate of the link between sockets for GPUs' traffic: AMD's machines are limited by their slots, Intel's not."""
 
 
 def pcie_rate(generation: int, lanes: int = 16) -> float:

@@ -80,7 +80,7 @@ class Tier(Record, frozen=True):
     name: Text
     # Nodes (or switches of the tier below) under one of its switches, on each rail; 0: all there are.
     radix: Annotated[int, Meta(ge=0, le=100_000)] = 0
-    oversubscription: Ratio = 1.0  # what comes from below over what goes up
+    oversubscription: Ratio = 1.0  # bandwidth from below over bandwidth upwards
     routing: str = "adaptive"  # a Routing
     paths: Annotated[int, Meta(ge=1, le=4096)] = 1  # equal paths between two switches below
     flows: UpTo1024 = field(default=1, name="qps")  # that a transfer is split into, to take different paths
@@ -90,7 +90,7 @@ class Tier(Record, frozen=True):
 class System(Shown):
     """GPUs of `nodes` equal nodes."""
 
-    platform: ClassVar[str] = "gpu"  # what its ranks would run on
+    platform: ClassVar[str] = "gpu"  # processor of its ranks
 
     name: str
     arch: str  # "sm70", "sm80", "sm86", "sm89", "sm90", "sm100", "sm120": a key of ARCHITECTURES
@@ -108,7 +108,7 @@ class System(Shown):
     calibration: str = ""  # a file with factors in [calibration], as `predict --fit` writes; from the working folder
     gpu: str = ""  # the product's name
     nvlinks: int = 0  # of a GPU, all together
-    spec_rate: float = 0.0  # what the data sheet promises of `gpu_rate`; 0: unknown
+    spec_rate: float = 0.0  # the data sheet's figure for `gpu_rate`; 0: unknown
     pcie_generation: int = 0  # of the GPUs' slots; 0: unknown
     pcie_lanes: int = 16
     switches: tuple[tuple[int, ...], ...] = ()  # the GPUs under each PCIe switch; none: each at its CPU
@@ -122,7 +122,7 @@ class System(Shown):
     flops_fp8: float = 0.0
     memory: float = 0.0  # bytes of a GPU
     memory_rate: float = 0.0
-    guesses: tuple[str, ...] = ()  # what a discovered machine did not say and was assumed
+    guesses: tuple[str, ...] = ()  # values that were assumed because the machine did not report them
 
     @property
     def ranks(self) -> int:

@@ -144,7 +144,7 @@ def _point(base: StepRow, row: StepRow) -> Point:
     return Point(row, Estimate(*(share * base.typical / seconds for seconds in (row.typical, high, low))))
 
 
-# What would help, computed from the parts of a step.
+# Remedies, computed from the parts of a step.
 
 
 class Remedy(NamedTuple):

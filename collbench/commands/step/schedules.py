@@ -53,7 +53,7 @@ class StepSchedule:
     communicates: bool = True
     computes: bool = True
     overlaps: bool = False  # whether buckets are communicated while later ones are computed
-    remark: Callable[[int], str] = lambda ranks: ""  # what a reader must know with so many ranks
+    remark: Callable[[int], str] = lambda ranks: ""  # caveats with a number of ranks, for the reader
 
 
 def _sender(parts: Parts) -> Callable[[int], None]:

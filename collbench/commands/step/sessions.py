@@ -53,7 +53,7 @@ class StepRequest(SweepRequest):
     strategy: Annotated[str, Opt("--strategy", "Strategies to compare.", metavar="NAME[,NAME]|all")] = "all"
     counts: Annotated[str | None, Opt("-g --ranks", _RANKS, "1,2; on a system from 1 to all GPUs", "N|N,N|N..N")] = None
     mode: Annotated[
-        str, Opt("--mode", "What stays the same: the work of a rank (weak), or of all.", choices=(*MODES, "both"))
+        str, Opt("--mode", "Work that stays the same: each rank's (weak) or all (strong).", choices=(*MODES, "both"))
     ] = WEAK
     impl: Annotated[str, Opt("--impl", "Implementations.", "the library and auto", "NAME[,NAME]")] = ""
     compute: Annotated[Time | None, Opt("--compute", "How long a rank computes.", _COMPUTE, unit=TIME, most=1e4)] = None
@@ -216,7 +216,7 @@ def strategies_session(request: StepRequest, joined: tuple[int, int] | None) -> 
     return Session(platform, sweep, joined, request.folder or new_folder(["strategies"], socket.gethostname()))
 
 
-# What several of them share.
+# Shared by several sessions.
 
 
 def _request(request: StepRequest, gradients: Size, **more: Any) -> SweepRequest:

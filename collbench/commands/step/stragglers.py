@@ -1,4 +1,4 @@
-"""Which rank is late, as a rule or now and then, by how much, and what it costs the others.
+"""Stragglers: the rank that is late, always or now and then, by how much, and its cost to the others.
 
 Durations cannot tell a long step's cause from its victims: a rank that waits for a late one is as long in the
 collective as the late rank is in its products.  Moments of arrival on one clock can.
@@ -240,7 +240,7 @@ def straggler_test(rows: Sequence[StepArrays]) -> list[RankStatistics]:
 
 
 def _excess_cost(steps: StepArrays, rank: int, series: slice) -> float:
-    """Return what the others wait where that rank is the last, less that of the costliest other rank, over all time."""
+    """Return the share of time lost to the rank, minus that of the next worst rank."""
     waited = np.bincount(steps.last[series], steps.waited[:, series].sum(axis=0), steps.ranks)
     excess = float(waited[rank] - np.delete(waited, rank).max())
     return excess / (steps.ranks - 1) / float(steps.seconds[series].sum())

@@ -1,4 +1,4 @@
-"""Which strategy of synchronisation reaches a loss first, in seconds and in steps, and how sure that is over seeds.
+"""Strategies of synchronisation, ranked by time and steps to a loss, with intervals over seeds.
 
 A seed is one draw of first weights and order of samples, the same for all strategies, so they are compared seed by
 seed: the logarithms of ratios are taken to vary as a normal distribution does, and an interval is Student's.  With one
@@ -200,7 +200,7 @@ def _first(outcome: StrategyRanking, effort: Effort) -> str:
     first = outcome.ranked(effort)[0]
     after = outcome.after(first, effort)
     later = [name for name, ratio in after.items() if ratio.surely_above(1)]
-    # What noise may have made is no verdict: strategies whose interval holds 1 are named as possibly as fast.
+    # A difference within the noise is no verdict: a strategy is "possibly as fast" if its interval includes 1.
     unsure = [name for name in after if name not in later]
     if unsure:
         words = (

@@ -18,7 +18,7 @@ MODES = {
     WEAK: "every rank computes as much, however many there are",
     STRONG: "all ranks together compute as much, however many there are",
 }
-"""What stays the same on more ranks: the work of every rank, or that of all together."""
+"""The work that stays the same on more ranks: each rank's (weak) or the total (strong)."""
 
 SlowRanks = tuple[tuple[int, Factor], ...]
 """Ranks that compute so many times as much, on purpose."""

@@ -301,4 +301,4 @@ def step(
 
 
 PARTS = tuple(signature(step).parameters)
-"""What `step` is the sum of."""
+"""The parts that `step` adds up."""

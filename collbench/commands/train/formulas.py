@@ -196,7 +196,7 @@ def replicas(data: V, context: V) -> V:
 
 
 def shards(hybrid: V, replicas: V, node_replicas: V) -> V:
-    """Return the number of GPUs that share what is sharded: all replicas, or those of a node."""
+    """Return the number of GPUs among which weights are sharded: all replicas, or the replicas within a node."""
     return where(hybrid, node_replicas, replicas)
 
 
@@ -318,4 +318,4 @@ def needed(
 
 
 PARTS = tuple(signature(needed).parameters)
-"""What `needed` is the sum of."""
+"""The parts that `needed` adds up."""

@@ -1,7 +1,7 @@
 """Layouts: how a training run is dealt out to GPUs, their names, and all those that a job can have.
 
-The name, such as tp8 pp16 dp8 v2 mb1 zero1 full, is what tables show and what --layout takes; what it leaves out is
-chosen.
+The name, such as tp8 pp16 dp8 v2 mb1 zero1 full, is shown in tables and accepted by --layout; settings that it leaves
+out are chosen.
 """
 
 import re
@@ -20,7 +20,7 @@ from collbench.topology.system import System
 from collbench.units import counted
 
 SHARDINGS = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "hsdp": 3}
-"""What replicas share, as the level of ZeRO: 1 is the optimiser's states, 2 gradients too, 3 weights too.
+"""Level of ZeRO: 1 shards the optimiser's states among replicas, 2 gradients too, 3 weights too.
 
 In `hsdp` only the GPUs of a node share.
 """
@@ -29,7 +29,7 @@ RECOMPUTE = ("none", "selective", "full")
 SCHEDULES = ("1f1b", "interleaved", "zb")
 """How a pipeline is run: one forward, one backward; the same with several chunks a stage; or zero-bubble (ZB-H1)."""
 PLACEMENTS = ("dp-inside", "pp-inside")
-"""Which GPUs are next to each other behind those of tensor and context parallelism: replicas, or stages."""
+"""Order of GPUs after tensor and context parallelism: replicas next to each other, or stages."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def candidates(job: TrainingJob, system: System, fixed: Choices) -> dict[str, Ar
     if not shapes:
         raise UsageError(_why_none(job, system, fixed))
     options = dict(STACKS[job.stack].options)
-    if "chunks" in fixed:  # which name a schedule that the stack need not have
+    if "chunks" in fixed:  # numbers of chunks imply a schedule, also one that the stack lacks
         options.pop("schedule", None)
     codes = []
     for name, words in CODES.items():

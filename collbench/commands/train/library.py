@@ -31,7 +31,7 @@ AROUND = 16
 """How many times fewer and more GPUs than are planned for are priced, where `scale` does not say which."""
 
 FASTEST, SLOWEST = 0.05, 5.0
-"""What computing may reach of what is expected; beyond, the anchor is of something else."""
+"""Credible ratios of the anchor's computing speed to the expected one; outside, the anchor measured something else."""
 _FORM = "write it as 32s or 45%, and after commas gpus=1024, batch=1536, layout=tp8 pp16"
 
 
@@ -326,7 +326,7 @@ RESOURCES: dict[str, Callable[[PlanSetting, float], PlanSetting]] = {
     "links inside a node": lambda given, factor: replace(given, inside=factor),
     "network cards": lambda given, factor: replace(given, across=factor),
 }
-"""What there can be more of, and how a setting changes with it; memory is another matter: it changes what fits."""
+"""Resources to vary, and how each changes a setting. Memory is not one of them: it changes which layouts fit."""
 
 
 def sensitivities(plan: Plan) -> list[Gain]:

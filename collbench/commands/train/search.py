@@ -154,7 +154,7 @@ def _worth_timing(arrays: Mapping[str, Array], places: NDArray[np.int64]) -> NDA
 
 
 GROUPED = ("tensor", "pipeline", "context", "expert", "data")
-"""What makes layouts different ones in a ranking; of those that differ in less, the best stands for all."""
+"""The fields that make layouts distinct in a ranking; of layouts equal in these, only the best is shown."""
 
 EQUAL = 0.01
 """Steps that differ by less are equal: no plan can tell."""
@@ -198,7 +198,7 @@ class Plan(Shown):
         steps, needs = self.steps[order], self.needs[self.timed[order]]
 
         # Within EQUAL of the fastest of a chain of near ones counts as equal, and then memory decides.
-        fastest = steps.copy()  # of those that a layout is as fast as
+        fastest = steps.copy()  # by layout: the first step of its chain of near ones
         for place in range(1, len(steps)):
             if steps[place] <= fastest[place - 1] * (1 + EQUAL):
                 fastest[place] = fastest[place - 1]

@@ -62,7 +62,7 @@ COLUMNS: Mapping[str, Column[PlannedStep]] = {
         Column[PlannedStep]("bubble", lambda row: row.parts["bubble"] / row.typical, "{:.1%}".format, USEFUL + 2, ">"),
     )
 }
-"""What tables say of plans, by the names of the columns."""
+"""Cells of the tables of plans, by column."""
 
 
 def columns(names: str) -> list[Column[PlannedStep]]:
@@ -144,7 +144,7 @@ def best_in_words(rows: Sequence[PlannedStep]) -> str:
 
 
 def fastest_in_words(rows: Sequence[PlannedStep]) -> str:
-    """Return the system whose step is the fastest, with those whose bands do not leave it behind."""
+    """Return the system with the fastest step, and the systems that may be as fast, by their bands."""
     fastest = sorted(rows, key=lambda row: row.typical / row.tokens)
     first = fastest[0].typical / fastest[0].tokens
     level = [f"{row.system}, {format_seconds(row.typical)}" for row in fastest if row.low / row.tokens <= first]

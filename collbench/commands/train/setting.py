@@ -97,7 +97,7 @@ def inputs(given: PlanSetting) -> dict[str, Any]:
     moe = model.moe_layers / model.layers
     stack, optimiser = STACKS[job.stack], OPTIMISERS[job.optimiser]
     known, gpu = given.machine.constants, given.machine.product
-    on_32_bits = job.precision == "tf32"  # whose weights need no copy on 32 bits among the optimiser's states
+    on_32_bits = job.precision == "tf32"  # types of weights that need no 32-bit copy in the optimiser's states
     reached = known.products * (1 if stack.fused else known.older)
     usual = gpu.flops_tf32 if on_32_bits else gpu.flops
     on_8_bits = job.precision == "fp8" and gpu.flops_fp8 > gpu.flops

@@ -32,7 +32,7 @@ UNMEASURED = 1024  # packs, 16 KiB: never far behind (docs/log.md)
 PIECES = tuple(2**k for k in range(14, 27, 3))  # bytes: 16 KiB to 64 MiB
 
 _COPIED = 128 * 1024  # bytes: they stay in the second level of any cache of today
-_TRIALS = 64  # of which the fastest counts, since a machine may be busy
+_TRIALS = 64  # the fastest counts, since a machine may be busy
 _MARGIN = 8  # times as fast: data in the first level of a cache is copied two to four times as fast as there
 _LEAST = 100e9  # bytes per second that the bound is never below, whatever the trials say
 _LATENCY = 3e-9  # seconds: even hyperthreads of one core take longer to see each other's stores

@@ -15,7 +15,7 @@ from collbench.errors import CaseFailed, Unsupported
 from collbench.platforms import compiler
 
 INTEGER_STATUS = 0xFFFFFFFF  # all bits of an int: any but 0 is an error
-LIBRARY_FILE = str(compiler.own_folder() / "host/library.cpp")  # whatever COLLBENCH_KERNELS names: it measures kernels
+LIBRARY_FILE = str(compiler.own_folder() / "host/library.cpp")  # independent of COLLBENCH_KERNELS: it measures kernels
 
 MOST_ARGUMENTS = 12  # of a function
 LARGEST_COUNT = 2**31 - 1  # of an int; above, functions that take an MPI_Count are called
@@ -35,7 +35,7 @@ class Call:
     function: int
     arguments: tuple[int, ...]
     errors: int = 0  # the bits of what it returns that say it failed; none for one that returns no status
-    held: Any = None  # what the arguments point to
+    held: Any = None  # keeps alive the targets of the arguments
 
 
 def address(function: Any) -> int:
@@ -94,7 +94,7 @@ def call_records(calls: Sequence[Call]) -> NDArray[np.void]:
 
 def symbol(extension: str, name: str) -> int | None:
     """Return the address of the function that a loaded extension module calls by that name; None if there is none."""
-    # As the dynamic linker looks it up: what is loaded for all first, such as a profiler, then what the module needs.
+    # In the order of the dynamic linker: libraries loaded globally (a profiler) first, then the module's own.
     for loaded in (ctypes.CDLL(None), ctypes.CDLL(extension, os.RTLD_NOW | os.RTLD_NOLOAD)):
         if function := getattr(loaded, name, None):
             return address(function)

@@ -58,7 +58,7 @@ class MpiKind:
     silent: tuple[str, ...] = ()  # another launcher that the network does not reach, with its options
     environment: Mapping[str, str] = field(default_factory=dict, hash=False)  # for the same, unless the user set it
     flags: Flags = Flags()  # of the launcher, for ranks on any hosts
-    slurm: tuple[str, ...] = ("pmi2", "pmix")  # what srun's --mpi may be for its ranks, the best first
+    slurm: tuple[str, ...] = ("pmi2", "pmix")  # values for srun's --mpi, the best first
     adds_half_since: int = 0  # major version whose reductions know 16-bit floats
 
 
@@ -210,7 +210,7 @@ def _at(path: Path) -> Library:
 
 
 def _launchers_at(path: Path, kind: MpiKind) -> list[Path]:
-    """Return a launcher itself, those of a folder, or those of the folder that a library was installed in."""
+    """Return the launchers that a path names: itself, or those in a folder, or those installed next to a library."""
     if path.is_file() and ".so" not in path.name:
         return [path.absolute()] if os.access(path, os.X_OK) and path.name.startswith("mpi") else []
     folders = [path.absolute()] if path.is_dir() else list(path.absolute().parents)[1:4]
@@ -234,7 +234,7 @@ def _is(kind: MpiKind, launcher: Path) -> bool:
 
 
 def _kind_of_launcher(launcher: Path) -> MpiKind | None:
-    """Return the library kind of a launcher; of those that share one, the kind whose library is next to it."""
+    """Return the library kind of a launcher; where several share it, the kind of the library next to it."""
     kinds = [kind for kind in KINDS.values() if _is(kind, launcher)]
     return next((kind for kind in kinds if _file_of(kind, launcher)), kinds[-1] if kinds else None)
 

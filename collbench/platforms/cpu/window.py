@@ -24,7 +24,7 @@ from collbench.errors import CaseFailed, PlatformError
 from collbench.topology.discover_cpu import control_groups, kilobytes, read_text
 from collbench.units import format_size
 
-if TYPE_CHECKING:  # what a machine has room for is known without NumPy
+if TYPE_CHECKING:  # the room of a machine is known without NumPy
     from collbench.platforms.processes import Team
 
 HUGE = 2**21  # bytes: of a huge page on x86-64 and, mostly, on arm64

@@ -130,7 +130,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuMulticastBindMem": (None, Handle, Size, Handle, Size, Size, Flags),
     "cuMulticastUnbind": (None, Handle, Device, Size, Size),
 }
-"""What each function of libcuda that is called stores at its first argument, if anything, and what it takes then."""
+"""Functions of libcuda: the type stored at the first argument, if any, and the types of the other arguments."""
 
 
 class Driver:

@@ -47,7 +47,7 @@ class GpuPlace:
     name: str
     multiprocessors: int
     cache: int  # bytes of the L2 cache
-    uuid: str = ""  # as far as CUDA says it; a MIG slice has its own, and the bus id of the GPU that it is a slice of
+    uuid: str = ""  # as reported by CUDA; a MIG slice has its own, with the bus id of its GPU
 
     @property
     def gpu(self) -> tuple[tuple[str, str], str, str]:

@@ -28,7 +28,7 @@ makes them, each of the others has had as long a turn: the bound needs no change
 FEWEST = 8  # ranks that a World always has room for
 _UNROLLED = (2, 4, 8)  # numbers of ranks that kernels know when they are compiled: those of most nodes
 _THREADS = 256  # in a block of the kernels that take any grid
-_WAVES = 4  # such blocks for each multiprocessor
+_WAVES = 4  # blocks of this size per multiprocessor
 
 
 class KernelCache:

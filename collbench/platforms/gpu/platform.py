@@ -306,7 +306,7 @@ class GpuPlatform(Platform):
         try:
             other.comm.register(self._path_memory)
         except Unsupported:
-            other.comm.end()  # what serves nobody takes no memory
+            other.comm.end()  # unused buffers take no memory
             raise
         return other
 

@@ -323,7 +323,7 @@ class GpuClock(Clock):
         for rank_stream, status in zip(self._streams, statuses, strict=True):
             if status not in (_SUCCESS, _NOT_READY):
                 with self._cuda.failing_as(CaseFailed, f"GPU {rank_stream.device}"):
-                    rank_stream.enter().synchronize()  # which raises what the status means
+                    rank_stream.enter().synchronize()  # raises the error of the status
         return _NOT_READY in statuses
 
     def drop_graphs(self) -> None:

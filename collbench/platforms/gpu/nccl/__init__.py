@@ -112,7 +112,7 @@ def find(word: str) -> NcclLibrary:
 
 @cache
 def release_of(file: Path) -> str:
-    """Return what the library says of itself, such as 2.30.7; UsageError if it is none."""
+    """Return the version that the library reports, for example 2.30.7; UsageError if it is no NCCL."""
     # In a process of its own: two copies of NCCL in one process would share their names.
     done = _asked(_ITS_NUMBER, str(file))
     if done.returncode:

@@ -106,7 +106,7 @@ def logging(functions: NcclFunctions, subsystems: str) -> Iterator[StringIO]:
             if path.exists():
                 log.write(path.read_text(encoding="utf-8", errors="replace"))
             if users.get("NCCL_DEBUG"):
-                sys.stdout.write(log.getvalue())  # what the user has asked for is not lost
+                sys.stdout.write(log.getvalue())  # the user's own setting is kept
                 sys.stdout.flush()
             elif settle := functions.find("ncclCommGetAsyncError"):
                 # 2.30 to 2.32 break at the process's end if they have logged nothing since: nobody sees this warning.
@@ -164,7 +164,7 @@ class Communicators:
         with self._team.agreeing(), self._cuda.failing_as(Unsupported, f"NCCL could not start{_more('WARN', 'why')}"):
             self.refuse()
             identity = self.identity
-            del self.__dict__["identity"]  # which serves once, also where NCCL does not start
+            del self.__dict__["identity"]  # used once, also where NCCL does not start
             with self._taking():
                 made: dict[int, Any] = self._bounded(_START, partial(self._in_group, partial(self._join, identity)))
             return made
@@ -195,7 +195,7 @@ class Communicators:
     def refuse_unplanned(self, collective: str) -> None:
         """Raise Unsupported, before the call fails, if the variables leave NCCL no algorithm for a collective."""
         # NCCL 2.31, src/tuning/cost_model.cc: with NCCL_ALGO no collective has an algorithm but those that it names.
-        # Those that no variable names are left alone.
+        # Settings without a variable are left alone.
         version = int(self._cuda.nccl.get_version())
         algorithms, protocols = os.environ.get("NCCL_ALGO", ""), os.environ.get("NCCL_PROTO", "")
         left_out = algorithms and not _is_for(algorithms, collective) and _is_for(protocols, collective)
@@ -340,7 +340,7 @@ class Communicators:
         if len(self._places.places) == 1 or self._symmetric or self._simulate_end is None:
             return None
         self._cuda.nccl.groupStart()
-        with suppress(self._cuda.nccl.NcclError, CaseFailed):  # of which the group's end speaks too
+        with suppress(self._cuda.nccl.NcclError, CaseFailed):  # the end of the group reports it, too
             for call in calls:
                 call()
         estimates = self._team.exchange(self._simulate_end())

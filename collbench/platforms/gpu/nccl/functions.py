@@ -99,7 +99,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "ncclSend": (_P, _N, _I, _I, _P, _P),
     "ncclRecv": (_P, _N, _I, _I, _P, _P),
 }
-"""What each function takes; all return an ncclResult_t."""
+"""Argument types of each function; all return an ncclResult_t."""
 
 
 class NcclFunctions:
