@@ -253,7 +253,7 @@ def _signed(noise: Words, bits: int) -> NDArray[np.int64]:
 
 
 def _wide(noise: Words, itemsize: int) -> NDArray[np.unsignedinteger[Any]]:
-    """Random words of that many bytes: the low bits of the noise, or twice 32 bits."""
+    """Random words of `itemsize` bytes: the low bits of the noise, or twice 32 bits."""
     if itemsize < 8:
         return noise.astype(f"u{itemsize}")
     return noise.astype(np.uint64) << np.uint64(32) | _mix(noise + np.uint32(1)).astype(np.uint64)

@@ -50,7 +50,7 @@ def _tail_count(count: int, doubt: float) -> int:
     # The normal approximation is off by less than one order statistic here.
     if count > 1000:
         return math.floor(count / 2 - NormalDist().inv_cdf(1 - doubt / 2) * math.sqrt(count) / 2) - 1
-    # The probability that so many of the samples lie below the median, and that at most so many do.
+    # The probability that k of the samples lie below the median, and that at most k do.
     probability, total = 0.5**count, 0.0
     for cut in range(count // 2):
         total += probability
@@ -132,11 +132,11 @@ class Spread:
     freedom: float  # degrees
 
     def error(self, starts: int) -> float:
-        """Return the standard error of the median of so many starts: 1.253 times a mean's (normal, many starts)."""
+        """Return the standard error of the median over `starts`: 1.253 times a mean's (normal, many starts)."""
         return 1.253 * self.deviation / math.sqrt(starts)
 
     def interval(self, middle: float, starts: int) -> tuple[float, float]:
-        """Return the 95 % interval of a median over so many starts."""
+        """Return the 95 % interval of a median over `starts`."""
         reach = math.exp(student_95(self.freedom) * self.error(starts))
         return middle / reach, middle * reach
 
@@ -184,7 +184,7 @@ def student_95(freedom: float) -> float:
 
 
 def student(probability: float, freedom: float) -> float:
-    """The quantile of Student's t with so many degrees of freedom."""
+    """Return the quantile of Student's t with `freedom` degrees of freedom."""
     # SciPy takes 0.1 s to load, which no sweep and no help should wait for.
     from scipy.special import stdtrit
 

@@ -232,7 +232,7 @@ def _pending(end: _CallEnds, division: list[mpi.Call]) -> Pending | None:
     """Return the non-blocking form, MPI_Iallreduce and the like; None where there is none."""
     case = end.case
     name, arguments = _CALLS[case.collective.name][0], _CALLS[case.collective.name][1](end)
-    # The loop in C passes so many arguments at most, and the request is one more.
+    # Largest number of arguments of the loop in C; the request is one more.
     if len(arguments) >= mpi.MOST_ARGUMENTS:
         return None
     request = np.zeros(1, np.uint64)

@@ -10,7 +10,7 @@ from collbench.platforms.interface import Platform, Prepared
 from collbench.units import format_size
 
 MOST = 256 * 1024  # bytes of a message: beyond, all others are faster
-ROOM = 8 * 2**20  # bytes of all inboxes of a rank, so that many ranks get smaller ones
+ROOM = 8 * 2**20  # bytes of all inboxes of a rank: with more ranks each is smaller
 PAYLOAD = 8  # bytes of data in 16 of packets
 BLOCKS, THREADS = 8, 512  # of a rank on a GPU with room for them
 

@@ -63,7 +63,7 @@ class Pipe(NamedTuple):
     slot: int  # bytes, whole lines
 
     def piece(self, chunk: int) -> int:
-        """Bytes that a block sends at once of a chunk of so many, in whole lines: all blocks are to have some of it."""
+        """Bytes that a block sends at once of a chunk of `chunk` bytes, in whole lines: every block gets a part."""
         share, step = -(-chunk // self.blocks), self.threads * PACK
         step *= IN_FLIGHT if share > step * IN_FLIGHT else 1
         return min(self.slot, -(-share // step) * step)

@@ -69,12 +69,12 @@ class Ring:
         return buffers(self.platform.memory, self.case, rank)[1] + first * self.case.dtype.itemsize, count
 
     def copy(self, rank: int, target: int, source: int, count: int) -> Action:
-        """Return the action in which a rank copies so many elements."""
+        """Return the action in which a rank copies `count` elements."""
         nbytes = count * self.case.dtype.itemsize
         return Action(MOVED, partial(self.platform.launcher.copy, rank, target, source, nbytes))
 
     def compute(self, rank: int, entry: str, count: int, *arguments: np.generic) -> Action:
-        """Return the action in which a rank carries out an entry of kernels/steps.cu on so many elements."""
+        """Return the action in which a rank runs an entry of kernels/steps.cu on `count` elements."""
         kernel = self.platform.launcher.kernel("steps.cu", entry, self.case.dtype, self.case.redop)
         return Action(ADDED, self.platform.launcher.bind_one(kernel, rank, count, *arguments))
 

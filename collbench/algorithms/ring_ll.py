@@ -27,7 +27,7 @@ def slot_bytes(ranks: int, platform: str) -> int:
 
 
 def pieces(ranks: int, platform: str, blocks: int, threads: int, chunk: int) -> tuple[int, int]:
-    """Bytes of data in a slot of one of so many blocks, the same in every call, and in a piece of a chunk.
+    """Bytes of data in a slot of one of `blocks` blocks, the same in every call, and in a piece of a chunk.
 
     A slot is whole lines, and a piece whole accesses of all threads, if there is room: all blocks are to have some.
     """

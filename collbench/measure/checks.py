@@ -75,7 +75,7 @@ def checked(
 
 
 def plan(case: Case, seconds: float, sampling: Sampling, seed: int) -> StressPlan:
-    """Return the plan for operations of so many seconds, the same on every process."""
+    """Return the plan for operations of `seconds`, the same on every process."""
     small = case.nbytes <= SMALL
 
     # Every rank is late once at least, and calls are odd and even, so two are the fewest.  Of small cases there are
@@ -112,7 +112,7 @@ def too_fast(case: Case, seconds: float, limits: Limits) -> Implausible | None:
 
 
 def left_out(prepared: Prepared, platform: Platform, launches: int) -> Implausible | None:
-    """*Collective*: return what is wrong if a sample of so many launches seems to leave some of them out."""
+    """*Collective*: return the fault if a sample of `launches` launches seems to leave some of them out."""
     # Other programs on a machine make times longer: the shortest of several counts, and more are taken in doubt.
     return _constant(prepared, platform, launches) or _skipping(prepared, platform, launches)
 

@@ -32,13 +32,13 @@ BySample = dict[int, list[float]]  # seconds of a message by rank, of those that
 class Exchanges:
     """Exchanges of messages of a case's size, by a library or by `copy` or `kernel`.
 
-    Ranks in `slow` come late after every operation: by so many times less one of the seconds that an operation takes,
-    which the first call of `calibrate` finds out.
+    Ranks in `slow` are late after every operation, by (factor - 1) times its seconds, measured by the first call of
+    `calibrate`.
     """
 
     def __init__(self, case: Case, way: str, platform: Platform, slow: Mapping[int, float] | None = None) -> None:
         self.case, self.way, self.platform, self._slow = case, way, platform, slow or {}
-        self.answers = way not in (COPY, KERNEL)  # whether a message there and back waits for the other rank
+        self.answers = way not in (COPY, KERNEL)  # whether a round trip waits for the other rank
         self._lateness: list[Callable[[], None]] = []
         self._sample = 0.0  # seconds of a sample, by the last ones
         self._nothing = np.full(case.nbytes, POISON, np.uint8)
@@ -49,7 +49,7 @@ class Exchanges:
                 platform.launcher.store(rank, received, self._nothing)
 
     def prepared(self, to: To, count: int = IN_FLIGHT, answered: bool = False) -> Prepared:
-        """*Collective*: return so many messages from each rank to its peer, and back once they are there if `answered`.
+        """*Collective*: return `count` messages from each rank to its peer, sent back on arrival if `answered`.
 
         Unsupported if there is no such library, or no memory that both ranks can use.
         """
@@ -102,7 +102,7 @@ class Exchanges:
         return launcher.bind_one(put, rank, packs, np.uint64(target), np.uint64(source), np.uint64(packs))
 
     def seconds(self, prepared: Prepared, ranks: Sequence[int], launches: int, samples: int, messages: int) -> BySample:
-        """*Collective*: return the seconds of a message of each of these ranks, so many samples of so many launches.
+        """*Collective*: return the seconds of a message, by rank: `samples` samples of `launches` launches.
 
         A sample in which the rank waited for its core has a minus sign, also on zero.
         """
@@ -144,7 +144,7 @@ class Exchanges:
                     raise CaseFailed(f"rank {rank} did not receive what rank {sources[rank]} sent, by {self.way}")
 
     def calibrate(self, to: To, region: float, count: int = IN_FLIGHT, answered: bool = False) -> int:
-        """*Collective*: return how many operations a sample of so many seconds holds, and make slow ranks slow."""
+        """*Collective*: return the number of operations in a sample of the wanted length, and make slow ranks slow."""
         if self.platform.note.oversubscribed:
             to = [peer if rank < 2 else None for rank, peer in enumerate(to)]
         ranks = sorted({end for rank, peer in enumerate(to) if peer is not None for end in (rank, peer)})

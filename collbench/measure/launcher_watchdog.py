@@ -60,7 +60,7 @@ class Watchdog:
         threading.Thread(target=self._watch, args=(self._stopped,), daemon=True).start()
 
     def feed(self, seconds: float, phase: str = "") -> None:
-        """Restart the timer: the phase that begins now may take that many seconds."""
+        """Restart the timer: the phase that begins now may take `seconds`."""
         self.seconds, self._deadline, self._doing = seconds, time.monotonic() + seconds, phase
 
     def stop(self) -> None:

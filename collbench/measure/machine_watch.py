@@ -44,7 +44,7 @@ class MachineWatch:
         self._first = self._look()
 
     def reasons(self, ranks: int = 1) -> Iterator[str]:
-        """Yield what may have spoiled samples of so many ranks here since then, a clause each."""
+        """Yield the causes that may have spoiled samples of `ranks` ranks since the start, a clause each."""
         cores, whole = len(self._cores), self._whole_cores()
         if self._load is not None and self._load > BUSY * cores:
             yield f"other programs ran (load {self._load:.1f} on {cores} cores)"

@@ -56,7 +56,7 @@ class Channel:
             raise Closed from None
 
     def receive(self, seconds: float = math.inf) -> dict[str, Any] | None:
-        """Return the next message, or None if none comes within that many seconds; Closed if there will be none.
+        """Return the next message, or None if none comes within `seconds`; Closed if there will be none.
 
         Interrupted if a deferred signal asks for the end, which is not looked for while this waits for ever.
         """

@@ -29,11 +29,11 @@ Heartbeat = Callable[..., None]
 _MOST_LAUNCHES = 2**16
 _WAIT = 3e-3, 30e-3  # seconds that a sample takes longer where a rank must wait for a core, a scheduler's tick or some
 _SLOWEST = 50e6  # bytes per second: operations that are slower may be waits
-_MORE, _GROWTH = 8, 4.0  # so many times the launches are tried then, which take so much longer at least
+_MORE, _GROWTH = 8, 4.0  # factor of launches in the next trial, and the least growth of its time
 _SLICE = 3e-3  # seconds that a scheduler lets one program run before another's turn, about
 _TRIES = 4  # of a sample in which a rank was off its core
 _REPEATS = 0.5  # of a case's budget, for samples that are repeated since a rank was off its core
-_QUARTER, _LONGER, _TURNS = 4, 1.03, 8  # launches compared with a quarter: so much longer in each of so many turns
+_QUARTER, _LONGER, _TURNS = 4, 1.03, 8  # launches compared with a quarter: the least ratio, in each of _TURNS turns
 _UNSTEADY = "an operation takes longer, the more of them are in a sample: this is of the fewest"
 _BARRIERS = 128  # in a row, some tens of microseconds
 
@@ -110,7 +110,7 @@ def sample_in_turn(
     if not candidates:
         return
 
-    # A sample holds so many operations that the clock's resolution is small against it.
+    # A sample holds enough operations that the clock's resolution is small against it.
     subject.before_calibration()
     for candidate in tuple(candidates):
         heartbeat(candidate.name)
@@ -231,7 +231,7 @@ class _CollectiveCandidate(Candidate):
         self._subject, self._prepared, self._platform = subject, prepared, platform
         self._enqueue: float | None = None  # seconds of the host for an operation
         self._launches = subject.launches.get(name, 1)
-        self._steady = True  # whether an operation takes no longer for being one of so many
+        self._steady = True  # whether an operation's time does not grow with the number in its sample
         self._limited = False  # whether there are fewer launches than needed, because more would slow each
         self._spoiled = 0  # samples that were stored although a rank was off its core
         self._repeated = 0  # samples that were taken again for that reason
@@ -254,7 +254,7 @@ class _CollectiveCandidate(Candidate):
         return self.result(failure)
 
     def _calibrate(self) -> None:
-        """*Collective*: choose the launches of a sample: so many that it is long enough, if they keep their time."""
+        """*Collective*: choose the launches of a sample: enough for its length, if their time stays the same."""
         subject, prepared, platform = self._subject, self._prepared, self._platform
         enough = calibrate(prepared, platform, subject.sampling, self._launches, subject.case.nbytes)
         if enough > self._launches:
@@ -419,7 +419,7 @@ def steady_launches(prepared: Prepared, platform: Platform, launches: int) -> tu
 
 
 def _longer(prepared: Prepared, platform: Platform, launches: int) -> bool:
-    """Return whether an operation takes longer among so many than among a quarter of them, in each of some turns."""
+    """Return whether an operation takes longer in a sample of `launches` than in one of a quarter, in every turn."""
     # One turn in which it does not is enough, and is nearly always the first.
     for _ in range(_TURNS):
         few = _steady(prepared, platform, launches // _QUARTER)
@@ -455,6 +455,6 @@ def _held_up(prepared: Prepared, platform: Platform, launches: int, elapsed: flo
     if not least + nbytes / _SLOWEST < elapsed < most:
         return False
 
-    # Then so many times the launches take hardly longer, and a sample of few would show nothing but that wait.
+    # Then more launches take hardly longer, and a sample of few would show only that wait.
     many = _MORE * launches
     return min(platform.clock.time(prepared, many) for _ in range(2)) * many < _GROWTH * elapsed

@@ -59,7 +59,7 @@ class _Rounds:
         self._state = {rank: platform.memory.address(Region.WINDOW, rank) + private for rank in platform.local}
 
     def run(self, rounds: int) -> Lost:
-        """*Collective*: return the errors of so many rounds."""
+        """*Collective*: return the errors of `rounds` rounds."""
         platform = self._platform
         for rank in platform.local:
             self._launch("study_clear", rank, np.uint64(self._state[rank]), np.uint64(STATE_NBYTES * LEARNT // 4))
@@ -92,7 +92,7 @@ class _Rounds:
 
 
 def lost(sums: NDArray[np.void], rounds: int) -> Lost:
-    """Return the errors of so many rounds from the sums of all elements."""
+    """Return the errors of `rounds` rounds from the sums of all elements."""
     scale = math.sqrt(float(sums["exact"].mean()) / rounds)
     rms = math.sqrt(float(sums["squares"].mean()) / rounds)
     bias = math.sqrt(float(np.mean(np.square(sums["errors"] / rounds))))

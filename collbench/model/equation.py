@@ -142,7 +142,7 @@ def soft(residuals: Floats) -> Floats:
 
 
 def least_squares(residuals: Callable[[Floats], Floats], start: Floats, rounds: int = 60) -> Floats:
-    """Minimise the sum of the residuals' squares in so many trials at most (Levenberg and Marquardt)."""
+    """Minimise the sum of squared residuals in at most `rounds` trials (Levenberg and Marquardt)."""
     # SciPy takes 0.3 s to import, which no prediction should wait for.
     from scipy import optimize
 

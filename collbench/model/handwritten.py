@@ -19,7 +19,7 @@ from collbench.topology.system import System
 
 
 def is_published(system: System, name: str) -> bool:
-    """Return whether times of the implementation's algorithm are published for so many such GPUs, joined alike."""
+    """Return whether times of the algorithm are published for as many equal GPUs with the same links."""
     costs = COSTS[{"nvswitch": "nvlink", "pcie": "pcie"}.get(system.fabric, "any")].get(system.arch)
     return bool(costs) and name in costs["published"] and system.gpus <= costs["ranks"]
 

@@ -59,7 +59,7 @@ class NodeLinks:
         return min(self.nics * count(self.nic, speed), count(self.slots, speed))
 
     def trees(self, channels: int, intra: float, inter: float) -> bool:
-        """Return whether so many trees fit; two GPUs without a network share them, half in each direction."""
+        """Return whether `channels` trees fit; two GPUs without a network share them, half in each direction."""
         if not self.nics:
             return self.rings(intra) >= ((channels + 1) // 2 if self.gpus == 2 else channels)
         loaded = channels * (intra + inter / 2) <= self.tree_port + SLACK or self.gpus == 1

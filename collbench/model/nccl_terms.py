@@ -396,7 +396,7 @@ LEAST_PART, MOST_PART = 64 << 10, 16 << 20
 
 
 def _direct_lanes(system: System, messages: int, constants: Constants) -> Floats:
-    """Return the bytes/s of the array that the channels of so many messages pass on, the one to itself included."""
+    """Return the rate in bytes/s of the array through the channels of `messages` messages, a rank's own included."""
     # Messages to all ranks have channels of their own, a power of two; large ones have more, which they share.
     every, most = PCIE_CHANNELS if system.meets_over_pcie else DIRECT_CHANNELS
     share, nbytes = max(1.0, 2.0 ** np.floor(np.log2(every / system.ranks))), SIZES / messages

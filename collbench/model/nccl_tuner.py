@@ -68,7 +68,7 @@ class Option:
         return self.intra - self.overhead
 
     def seconds(self, nbytes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return NCCL's estimate for arrays of so many bytes.
+        """Return NCCL's estimate in seconds for arrays of `nbytes`.
 
         It may fall where a size passes a power of two and the correction jumps; doubling a size never lowers it.
         """

@@ -89,7 +89,7 @@ def _settled(level: Reals, lengths: Integers, links: Integers) -> tuple[Reals, I
 class Pattern(NamedTuple):
     """Senders and receivers between nodes."""
 
-    pairs: Callable[[int, int], Pairs]  # of so many nodes, at most so many pairs
+    pairs: Callable[[int, int], Pairs]  # pairs from the number of nodes and the largest number of pairs
     count: Callable[[int], int]  # of all pairs
     even: bool = False  # whether the pairs of many nodes load equal paths evenly
 
@@ -184,8 +184,8 @@ class Clos:
 
     Links 0 .. m-1 leave the m NICs, links m .. 2m-1 enter them; NIC i of node n is n * nics + i.
 
-    Under adaptive routing all paths above a switch are one wide link without any loss.  So they are with `even`, static
-    hashing of so many flows that every path has as many, but the slowest path decides.  Otherwise each flow is hashed
+    Under adaptive routing all paths above a switch are one wide link without any loss.  `even` does the same: static
+    hashing of enough flows that every path has as many; the slowest path decides.  Otherwise each flow is hashed
     to one path.
     """
 
@@ -378,7 +378,7 @@ def solve(scenario: Scenario, pattern: str, seed: int = 0) -> Slowest:
 
 
 def _bottleneck(fabric: Clos, link: int, capacity: float) -> str:
-    """Describe a link that can carry so many flows at full rate."""
+    """Describe a link; it can carry `capacity` flows at full rate."""
     name = fabric.name(link)
     if fabric.spread and not fabric.is_nic(link):
         return f"{capacity:.3g} uplink{'s' if capacity > 1 else ''} of {name}"

@@ -458,12 +458,12 @@ def network_effect(system: System, collective: str, algorithm: str, what_ifs: tu
 
 
 def on_ranks(system: System, ranks: int) -> System:
-    """Return as much of the system, or as many of its nodes, as so many ranks need; UsageError for parts of nodes."""
+    """Return the part of the system, or the number of its nodes, for `ranks` ranks; UsageError for parts of nodes."""
     return system.of(ceil(ranks / system.gpus)).part(ranks)
 
 
 def slowest(ranks: int, noise: float) -> float:
-    """Return by how much the slowest of so many ranks is expected to compute longer than the mean, over the mean.
+    """Return the expected excess of the slowest of `ranks` ranks over the mean computing time, over the mean.
 
     Of n independent, normally distributed times the longest is expected PHI^-1((n - 3/8) / (n + 1/4)) standard
     deviations above the mean (G. Blom, 1958).

@@ -26,7 +26,7 @@ class NcclSchedule:
         return self.rounds > 1
 
     def steps(self, ranks: int) -> int:
-        """Return the number of sends that follow each other on a ring of so many ranks."""
+        """Return the number of consecutive sends on a ring of `ranks` ranks."""
         return max(1, self.rounds) * (ranks - 1)
 
     def sent(self, members: int) -> float:

@@ -51,7 +51,7 @@ LOOKED_AT = 2**16  # bytes of a buffer in each call, or somewhat less; all of a 
 STRETCH = 128  # bytes: what a stretch holds at most
 _FEWEST = 2  # stretches of a part: its start and its end
 _CALL_BITS = 48
-_RARE, _LONG = 8, 8  # one delay of so many is so many times as long
+_RARE, _LONG = 8, 8  # one delay of _RARE is _LONG times as long
 
 WITH_DELAYS = "-DWITH_DELAYS"
 """The compiler's option for kernels that are delayed once in a call, at the end of a phase drawn by lot (trace.cuh)."""
@@ -153,7 +153,7 @@ def refuse_unseen(seen: int, expected: int) -> None:
 
 @dataclass(frozen=True)
 class StressPlan:
-    """So many calls with seeds from `seed` on; the rank whose turn it is comes `late` by so many seconds or more."""
+    """A number of calls, with seeds from `seed` on; in each, one rank in turn is at least `late` seconds late."""
 
     calls: int
     late: float
@@ -178,7 +178,7 @@ class StressPlan:
 
 
 def lost(seconds: float) -> int:
-    """Return the nanoseconds that kernels with WITH_DELAYS lose in operations of so many seconds.
+    """Return the nanoseconds that kernels with WITH_DELAYS lose in an operation of `seconds`.
 
     Four operations, within which the other ranks come to their end; but no more than these would wait.
     """

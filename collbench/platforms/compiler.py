@@ -155,7 +155,7 @@ class HostKernel:
         return Loop(self.function, pointers, blocks, threads)
 
     def __call__(self, *arguments: Any, blocks: int = 1, threads: int = 1, launches: int = 1) -> None:
-        """Run to the end, that many times, one after the other."""
+        """Run to the end, `launches` times in sequence."""
         self.bind(*arguments, blocks=blocks, threads=threads)(launches)
 
 

@@ -123,7 +123,7 @@ COSTS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("gpu_costs.tom
 
 
 def gpus(ranks: int, devices: int, arch: str = "sm90", pcie: bool = False) -> Hardware:
-    """Return the hardware of ranks on so many GPUs of an architecture, joined by all its NVLinks, or over PCIe alone.
+    """Return the hardware of `ranks` ranks on `devices` GPUs of an architecture, over all its NVLinks or over PCIe.
 
     Ranks that share a GPU have equal shares of its memory, its cache and its links; within a GPU there is no link.
     """
@@ -156,6 +156,6 @@ def gpus(ranks: int, devices: int, arch: str = "sm90", pcie: bool = False) -> Ha
 
 
 def of_product(name: str, ranks: int, devices: int) -> Hardware:
-    """Return the hardware of ranks on so many GPUs of a product, by its name; of an unknown one, as on H100s."""
+    """Return the hardware of `ranks` ranks on `devices` GPUs of a product; of an unknown one, as on H100s."""
     arch = next((arch for arch, gpu in ARCHITECTURES.items() if gpu.products and re.search(gpu.products, name)), "sm90")
     return gpus(ranks, devices, arch, pcie="pcie" in name.lower() or not ARCHITECTURES[arch].nvlinks)

@@ -45,7 +45,7 @@ class Products(Protocol):
     """The matrices of the ranks that a process holds; computing has a queue of its own for every rank."""
 
     def enqueue(self, rank: int, count: int) -> None:
-        """So many products on the computing queue of a local rank."""
+        """Enqueue `count` products on the computing queue of a local rank."""
 
     def moment(self, rank: int) -> Moment:
         """When that queue gets here."""
@@ -97,7 +97,7 @@ class Chain:
         return self._random[2]
 
     def rows(self, count: int) -> NDArray[np.int32]:
-        """Return which row of the start each row of the result is after so many products: from 1 on, times its sign."""
+        """Return the row of the start that each row of the result equals after `count` products: from 1, signed."""
         order, signs, _ = self._random
         row, sign = np.arange(self.size), np.ones(self.size, np.int64)
 
@@ -110,7 +110,7 @@ class Chain:
         return (sign * (row + 1)).astype(np.int32)
 
     def failure(self, count: int, got: Matrix) -> GemmMismatch | None:
-        """Return what is wrong with a result after so many products, or None."""
+        """Return the fault of a result after `count` products, or None."""
         rows = self.rows(count)
         expected = np.sign(rows).astype(np.float32)[:, None] * self.start[np.abs(rows) - 1]
 
@@ -218,10 +218,10 @@ class Launcher(Protocol):
         """Return an entry of `kernels/<file>`, compiled for these ranks, this hardware, dtype and reduction."""
 
     def blocks(self, most: int) -> int:
-        """Return how many blocks a rank gets of a kernel that would use so many, all of them co-resident."""
+        """Return the number of co-resident blocks that a rank gets of a kernel that would use `most`."""
 
     def grid(self, units: int, threads: int, most: int) -> tuple[int, int]:
-        """Return the blocks that a rank gets of at most so many, and threads of each, for so many units of work."""
+        """Return a rank's blocks, at most `most`, and the threads of each, for `units` units of work."""
         threads, blocks = grid(units, threads, most)
         return self.blocks(blocks), threads
 
@@ -271,7 +271,7 @@ class Clock(Protocol):
     graphs: bool = False  # whether `time` replays graphs that it captures
 
     def time(self, prepared: Prepared, launches: int) -> float:
-        """*Collective*: return seconds per operation of the slowest rank, over that many operations back to back.
+        """*Collective*: return seconds per operation of the slowest rank, over `launches` operations back to back.
 
         CaseFailed if a kernel gave up waiting, or the hardware failed.
         """
@@ -358,7 +358,7 @@ class Compute(Protocol):
     queued: bool  # whether there are streams; else every call is done when it returns, and a process holds one rank
 
     def products(self, size: int, begin: Callable[[str], None] = lambda phase: None) -> "Products":
-        """Return square matrices of that many rows on every local rank; `begin` gets each phase that may last."""
+        """Return square matrices of `size` rows on every local rank; `begin` gets each phase that may last."""
 
     def join_streams(self) -> None:
         """Make the next operation of each local rank wait for all streams of its device."""
@@ -408,14 +408,14 @@ class Platform(Protocol):
         return self.altered(self.memory, (tracelog.TRACED,))
 
     def with_delays(self, seconds: float) -> Self | None:
-        """Return the same ranks with kernels that are delayed in the middle of operations of so many seconds.
+        """Return the same ranks with kernels that are delayed in the middle of operations of `seconds`.
 
         None where calls begin so promptly that a rank which comes late is enough.
         """
         return None
 
     def shifted(self, offset: int) -> Self:
-        """Return the same ranks with buffers that start so many bytes after those of the case that is checked."""
+        """Return the same ranks with buffers that start `offset` bytes after those of the checked case."""
         return self.altered(self.memory.shifted(offset))
 
     def on_path(self, path: FastPath) -> Self:

@@ -148,7 +148,7 @@ _ARRIVED = 2  # the first of the three; the previous rank writes there, and the 
 
 
 def awaited(place: int, rank: int, ranks: int) -> str:
-    """Return who is to write so many bytes behind the start of a rank's window on a CPU, by what kernels keep there."""
+    """Return the writer of the word at `place` bytes in a rank's window on a CPU."""
     # kernels/world.cuh: error and calls, the flags of each block's channel, the flags by which all meet, the FIFOs.
     line = place // LINE
     if line >= WINDOW_HEAD // LINE:
@@ -172,7 +172,7 @@ class Memory(Protocol):
         raise Unsupported("no switch knows this memory")
 
     def shifted(self, offset: int) -> Self:
-        """Return the same memory with the buffers of a bucket, so many bytes behind those of the case."""
+        """Return the same memory with the buffers of a bucket, `offset` bytes after those of the case."""
         other = copy.copy(self)
         other._offset = offset
         return other
@@ -195,7 +195,7 @@ def view(address: int, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 def grid(units: int, threads: int, blocks: int) -> tuple[int, int]:
-    """Return threads of a block, in whole warps, and blocks for so many units of work.
+    """Return threads of a block, in whole warps, and blocks for `units` units of work.
 
     There are no more of either than units, but one warp: every block must be started, counted and waited for.
     """

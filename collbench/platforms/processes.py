@@ -154,7 +154,7 @@ class Team(ABC):
     def cores_to_bind(self, choose: Callable[[int], Sequence[int]]) -> list[int]:
         """*Collective*: a core for each rank of a launcher that has not bound them; empty where one was bound.
 
-        `choose` returns so many cores of a machine, and is asked on every machine for the ranks there.
+        `choose` returns a machine's cores for a number of ranks, and is called on every machine.
         """
         places = self.exchange((node_name(), sorted(os.sched_getaffinity(0))))
         here = [rank for rank, (node, _) in enumerate(places) if node == places[self.rank][0]]

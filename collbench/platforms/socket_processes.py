@@ -60,7 +60,7 @@ class SocketProcesses(Team):
 
     @classmethod
     def at(cls, place: "Rendezvous", rank: int, size: int, seconds: float) -> Self:
-        """Return all processes that the launcher started; PlatformError if they do not meet within so many seconds."""
+        """Return all processes that the launcher started; PlatformError if they do not meet within `seconds`."""
         deadline = time.monotonic() + seconds
         if rank:
             return cls(rank, size, {0: _connect(rank, size, place, deadline)})

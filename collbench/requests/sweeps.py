@@ -174,7 +174,7 @@ class SweepRequest(Request):
         return first, last, step
 
     def on_ranks(self, ranks: int, implementations: Sequence[str], largest: int, starts: int = 1) -> Sweep:
-        """Return the sweep on so many ranks; `largest` is the last size in bytes where none was requested."""
+        """Return the sweep on `ranks` ranks; `largest` is the last size in bytes where none was requested."""
         if not 0 <= self.root < ranks:
             raise UsageError(f"--root {self.root} is no rank; choose from 0 to {ranks - 1}")
         collectives, dtypes, redops = self._kinds
@@ -394,7 +394,7 @@ def _largest_that_fits(sweep_to: Callable[[int], Sweep], platform: str, copies: 
 
 
 def _refuse_too_large(sweep: Sweep, platform: str, copies: int) -> None:
-    """Raise PlatformError if there is less memory than so many sets of ranks need."""
+    """Raise PlatformError if memory is too small for `copies` sets of ranks."""
     nbytes = copies * MemoryLayout.of(sweep, needs(sweep.implementations, sweep.ranks, platform)).nbytes
     find_platform(platform).refuse_too_large(nbytes, sweep.ranks)
 
@@ -502,5 +502,5 @@ def remove_unused() -> None:
 
 
 def folder_name(system: System, ranks: int = 0) -> str:
-    """Return the name of a system with so many ranks, all if none are given, as a part of the name of a folder."""
+    """Return a part of a folder's name: the system with its number of ranks (all if none is given)."""
     return re.sub(r"[^a-z0-9]+", "-", f"{system.name} {ranks or system.ranks}".lower()).strip("-")

@@ -92,7 +92,7 @@ RunsMachine = Annotated[str | None, OfMachine("The machine: a preset or FILE.tom
 
 
 def parse_slow(texts: Sequence[str], ranks: int, usual_factor: float) -> tuple[tuple[int, float], ...]:
-    """Return the rank and factor of `1` or `1:1.5`, a rank that computes so many times as much."""
+    """Return the rank and its factor of computing from `1` or `1:1.5`."""
     slow: dict[int, float] = {}
     for text in texts:
         word, colon, factor = text.strip().partition(":")

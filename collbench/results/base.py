@@ -101,7 +101,7 @@ class CaseResult(_Facts, frozen=True):
 
     @property
     def disturbed(self) -> bool:
-        """Whether ranks were off their cores in so many samples that the time is the machine's."""
+        """Whether ranks were off their cores in too many samples for the time to count."""
         return bool(self.scheduling and self.scheduling.disturbed)
 
     @property
@@ -159,7 +159,7 @@ class Observed(Timed, frozen=True):
     platform: str
 
     def percentile(self, percent: float) -> float:
-        """Return the seconds that so many per cent of the samples do not exceed; 0 is the fastest, 100 the slowest."""
+        """Return the percentile of the samples in seconds; 0 is the fastest, 100 the slowest."""
         return stats.percentile(self.times, percent)
 
     @property

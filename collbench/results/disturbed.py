@@ -1,4 +1,4 @@
-"""Whether a row is disturbed: ranks were off their cores in so many of its samples that its time is the machine's.
+"""Disturbed rows: ranks were off their cores in too many samples for the time to count.
 
 `Scheduling.disturbed` decides, by the share of a row's samples that are spoiled (`SchedulingWatch.spoiled`, of which
 platforms/processes.py says when one is).  A disturbed row is shown, and left out of comparisons.
@@ -29,7 +29,7 @@ class Scheduling(Record, frozen=True):
 
     @property
     def disturbed(self) -> bool:
-        """Whether so many samples are spoiled that the time says more of the machine than of the implementation."""
+        """Whether too many samples are spoiled for the time to describe the implementation."""
         return self.off_core > DISTURBED_SHARE
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ class Scheduling(Record, frozen=True):
 
     @classmethod
     def joined(cls, rounds: Iterable[tuple[Self | None, int]]) -> Self | None:
-        """Return the scheduling of several rounds with so many samples each; None where it is known of none of them."""
+        """Return the joint scheduling of rounds, each with its number of samples; None if none is known."""
         known = [(part, samples) for part, samples in rounds if part]
         if not known:
             return None

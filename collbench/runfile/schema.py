@@ -65,7 +65,7 @@ class TopologyPart(Shown, Topology, frozen=True, kw_only=True):
 
     name: str = ""
     shared: bool = False  # whether ranks share a GPU
-    nodes: int = 0  # 0: not known, as where the list of a foreign log is trimmed to so many of its ranks
+    nodes: int = 0  # 0: not known, for example if a foreign log lists only some of its ranks
     listed: int = 0
     uneven: tuple[int, ...] = ()  # ranks of each host of a foreign log, where they differ
     racks: int = 0  # as NVLinks join hosts, by a foreign log; 0: not known

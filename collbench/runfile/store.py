@@ -379,7 +379,7 @@ def _warn_of_rows(file: Path, left_out: Sequence[str], more: int, thinned: int) 
 
 
 def _thinned(row: dict[str, Any], most: int) -> bool:
-    """Leave so many samples of a row, evenly, and no rounds, which count them; return whether it had more."""
+    """Keep `most` samples of a row, evenly spaced, without its rounds; return whether it had more."""
     long = {name: value for name, value in row.items() if isinstance(value, list) and len(value) > most}
     if sampled := bool(long) and row.get("kind") in ("measurement", "reported", "pair"):
         row |= {name: value[:: -(-len(value) // most)] for name, value in long.items()} | {"rounds": [], "spread": None}

@@ -327,7 +327,7 @@ SMALL_SHM = 2**28  # bytes of /dev/shm; containers get 64 MiB by default
 
 
 def small_shared_memory(free: int | None) -> str:
-    """Return a sentence on so many bytes free in /dev/shm, with what to do; none if they are enough or not known."""
+    """Return advice if `free` bytes in /dev/shm are too few; empty if they are enough or not known."""
     if free is None or free >= SMALL_SHM:
         return ""
     return (

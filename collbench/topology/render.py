@@ -208,7 +208,7 @@ def system_lines(system: System, width: int = WIDEST) -> Iterator[str]:
 
 
 def tiers(system: System) -> list[tuple[Tier, str]]:
-    """Return the tiers that so many nodes need, from the lowest, and each in words."""
+    """Return the tiers that the system's nodes need, from the lowest, each with its words."""
     needed: list[tuple[Tier, str]] = []
     below, names = system.nodes, "nodes"
     for tier in system.tiers:

@@ -204,7 +204,7 @@ class System(Shown):
         return CUBE[a].get(b, 0)
 
     def of(self, nodes: int) -> "System":
-        """Return a system of so many of the same nodes; UsageError if nothing joins them."""
+        """Return a system of `nodes` such nodes; UsageError if nothing joins them."""
         if nodes < 1:
             raise UsageError(f"{self.name} cannot have {nodes} nodes; give 1 or more")
         if nodes > MOST_NODES:
@@ -214,7 +214,7 @@ class System(Shown):
         return replace(self, nodes=nodes)
 
     def part(self, ranks: int) -> "System":
-        """Return the part that so many ranks use: some GPUs of one node, or whole nodes; else UsageError."""
+        """Return the part that `ranks` ranks use: some GPUs of one node, or whole nodes; else UsageError."""
         if ranks < 1 or ranks > self.ranks or (ranks > self.gpus and ranks % self.gpus):
             raise UsageError(
                 f"{self.title}, has no part of {counted(ranks, 'rank')}; give 1 to {self.gpus}"
@@ -394,7 +394,7 @@ class _Machine:
         return fabric, links
 
     def _spec(self, links: int) -> float:
-        """Return the rate that the driver states for so many of a GPU's NVLinks; 0 if none."""
+        """Return the rate that the driver states for `links` NVLinks of a GPU; 0 if none."""
         for gpu in self._gpus:
             if gpu.nvlink:
                 return (gpu.nvlink.rate or 0.0) / (gpu.links or 1) * links

@@ -1,4 +1,4 @@
-"""How many matrix products make a step of so many seconds: measured, alone or by all ranks at once.
+"""Calibration: the number of matrix products in a step of given length, measured alone or by all ranks at once.
 
 Of a sweep on one rank, which has the machine to itself, a step is the same on any number of ranks, so that what
 neighbours cost shows in the times.  Of a sweep on all ranks of a run at once, a step lasts as long as was asked for on
@@ -23,22 +23,22 @@ from collbench.stats import percentile
 SIZES = (32, 64, 128, 256, 512, 1024, 2048)
 """Rows of the matrices that are tried; the library that multiplies does best with powers of two."""
 
-# Products of a step, if it is long enough: that many times as much in one rank then comes out to a twentieth.
+# Products of a step that is long enough: a rank's factor of work is then exact to a twentieth.
 LEAST = 20
 FEW = 3  # of one rank alone: larger matrices are nearer to a training step's
 
-_SAMPLES, _SERIES, _PRODUCTS = 5, 0.01, 4  # of a size, with series of so many seconds and steps of so many products
+_SAMPLES, _SERIES, _PRODUCTS = 5, 0.01, 4  # samples of a size, seconds of a series, products of a step
 
 
 def products_for(computing: float, seconds: Mapping[int, float], least: int = LEAST) -> Step:
-    """Return the step, of matrices as large as leaves that many products; `seconds` of a product by size."""
+    """Return the step, of the largest matrices that leave `least` products; `seconds` of a product by size."""
     fitting = [size for size, each in seconds.items() if least * each <= computing]
     size = max(fitting, default=min(seconds))
     return Step(max(1, round(computing / seconds[size])), size)
 
 
 def calibrated(computing: float, platform: str, sweep: Sweep, launched: tuple[int, int] | None = None) -> Step:
-    """*Collective* under a launcher: return so many seconds of computing as a step of the sweep's ranks.
+    """*Collective* under a launcher: return the step of the sweep's ranks that takes `computing` seconds.
 
     Of one rank alone the largest matrices are the platform's.  PlatformError if no size could be measured.
     """

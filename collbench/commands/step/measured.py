@@ -52,7 +52,7 @@ def take_series(parts: Parts, step: RunStep, steps: Iterable[object]) -> TakenSe
     platform = parts.platform
     platform.launcher.synchronize()
     origins = platform.clock.set_clocks()
-    # A second meeting: whoever was late to set its clocks must not be late to the first step.
+    # A second meeting: a rank that set its clocks late must not start the first step late.
     platform.launcher.synchronize()
     with platform.compute.stepping():
         begun = parts.moments()

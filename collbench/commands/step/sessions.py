@@ -120,7 +120,7 @@ def scaled_cases(sweep: Sweep, counts: Sequence[int], modes: Sequence[str]) -> l
 
 
 def sweep_on(sweep: Sweep, ranks: int, modes: Sequence[str]) -> Sweep:
-    """Return what so many ranks measure of a sweep whose work is the step of one rank alone."""
+    """Return the sweep of `ranks` ranks, derived from a sweep with the step of one rank alone."""
     alone = sweep.works[0]
     assert isinstance(alone, Step)
     steps = tuple(dict.fromkeys(alone.on(ranks, mode) for mode in modes))

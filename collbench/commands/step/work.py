@@ -48,13 +48,13 @@ class Step(Work):
         return round(self.products * dict(self.slow).get(rank, 1.0))
 
     def shares(self, parts: int, rank: int) -> Iterator[int]:
-        """Yield the products of a rank in so many consecutive parts; no two parts differ by more than one product."""
+        """Yield a rank's products in `parts` consecutive parts; no two parts differ by more than one product."""
         products = self.products_of(rank)
         for part in range(parts):
             yield products * (part + 1) // parts - products * part // parts
 
     def on(self, ranks: int, mode: str) -> "Step":
-        """Return what each of so many ranks does, where this is the step of one rank alone."""
+        """Return the step of each of `ranks` ranks, if this is the step of one rank alone."""
         share = ranks if mode == STRONG else 1
         # Products are whole: what rounding adds or takes away is in `share_of` of an efficiency.
         return replace(

@@ -1,4 +1,4 @@
-"""Plan a training run: layouts that fit, how long a step takes, what holds it up, and what it costs."""
+"""Plan a training run: layouts that fit, time of a step, bottleneck, and cost."""
 
 from collbench.presence import Command
 

@@ -1,4 +1,4 @@
-"""Plan a training run: layouts that fit, how long a step takes, what holds it up, and what it costs.
+"""Plan a training run: layouts that fit, time of a step, bottleneck, and cost.
 
 For example:
   collbench train --model gpt3-175b --on dgx-a100 --gpus 1024 --batch 1536
@@ -30,7 +30,7 @@ from collbench.units import counted, format_rounded
 
 @click.command(params=[*options_of(TrainRequest), folder_option("run file")])
 def command(**options: Any) -> int:
-    """Plan a training run: layouts that fit, how long a step takes, what holds it up, and what it costs.
+    """Plan a training run: layouts that fit, time of a step, bottleneck, and cost.
 
     Every way to deal the model out (data, tensor, pipeline, context, expert and sequence parallelism, ZeRO, FSDP,
     recomputation, offloading) is tried against the memory of a GPU, and timed by the model's curves of collectives on a

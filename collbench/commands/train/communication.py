@@ -70,9 +70,9 @@ def expert_exposed(
 ) -> V:  # fmt: skip
     """Return the seconds of a micro-batch's all-to-all of experts, which no computing hides.
 
-    Every token to its top-k experts; as nccl-tests counts, with the GPU's part for itself.  There and back, forward and
-    backward (Lepikhin et al. 2020, arXiv:2006.16668); where tensor parallelism cuts experts, its GPUs gather what came
-    and scatter what goes (Liu et al. 2025, arXiv:2504.14960, section 3.3).
+    Every token to its top-k experts; as nccl-tests counts, with the GPU's part for itself.  Dispatch and combine,
+    forward and backward (Lepikhin et al. 2020, arXiv:2006.16668).  Where tensor parallelism cuts experts, its GPUs
+    gather arriving tokens and scatter leaving ones (Liu et al. 2025, arXiv:2504.14960, section 3.3).
     """
     nbytes = element * tokens * hidden * top_k
     once = network.time("alltoall", nbytes / spread, expert, data_stride) + network.time("allgather", nbytes, tensor, 1)

@@ -55,7 +55,7 @@ class Curve:
 
 
 def group_of(ranks: int, stride: int, gpus: int) -> GpuGroup:
-    """Return the group of so many GPUs, each `stride` GPUs after the GPU before it, on nodes of `gpus`."""
+    """Return a group of `ranks` GPUs, `stride` apart, on nodes of `gpus`."""
     inside = gcd(ranks, gpus // stride) if stride < gpus and gpus % stride == 0 else 1
     apart = max(1, stride // gpus)
     return GpuGroup(ranks, inside, apart if inside < ranks else 1)
@@ -99,7 +99,7 @@ def placed(system: System, gpus: int) -> System:
 
 
 class ModelCurves:
-    """Curves of a described system, as `collbench predict` has them, for a job on so many of its GPUs.
+    """Curves of a described system, as `collbench predict` has them, for a job on some of its GPUs.
 
     `system` is the part of the whole that such a job uses; without a number of GPUs it is all of it.
     """
@@ -138,7 +138,7 @@ class Network:
     across: float = 1.0  # the same in groups across nodes
 
     def time(self, collective: str, nbytes: Any, ranks: Any, stride: Any) -> Array:
-        """Return the seconds for arrays of that many bytes, in groups of GPUs that are `stride` apart."""
+        """Return the seconds for arrays of `nbytes`, in groups of `ranks` GPUs that are `stride` apart."""
         sizes, counts, strides = np.broadcast_arrays(
             np.asarray(nbytes, np.float64), np.asarray(ranks, np.int64), np.asarray(stride, np.int64)
         )

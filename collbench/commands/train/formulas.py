@@ -119,7 +119,7 @@ def pointwise_bytes(
 def sorted_bytes(tokens: V, hidden: V, routed: V, spread: V, element: V) -> V:
     """Return the bytes that sorting tokens by expert takes through memory in a layer, forward, and as many backward.
 
-    Before and behind the all-to-all, there and back: 6 reads and writes a copy.
+    Dispatch and combine, before and after each all-to-all: 6 reads and writes a copy.
     """
     return 6 * element * tokens * hidden * routed / spread
 

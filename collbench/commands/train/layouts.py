@@ -68,7 +68,7 @@ class Layout:
 
 
 def _usual(chunks: int) -> str:
-    """Return the schedule of stages with so many chunks where none is named."""
+    """Return the default schedule of stages with `chunks` chunks."""
     return "interleaved" if chunks > 1 else "1f1b"
 
 

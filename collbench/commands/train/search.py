@@ -60,7 +60,7 @@ def _parameters(term: Formula) -> tuple[str, ...]:
 def values_of(given: PlanSetting, layout: Layout, edge: str = TYPICAL, faster: float = 1.0) -> dict[str, Any]:
     """Return the values of all formulas for a layout.
 
-    Curves are taken at that edge of their band, and computing as so many times as fast.
+    Curves are taken at `edge` of their band, and computing is `faster` times as fast.
     """
     known = inputs(given) | choices({name: np.asarray(value) for name, value in coded(layout).items()}, given)
     network = Network(given.curves, edge, given.inside, given.across)
@@ -272,7 +272,7 @@ def resized(given: PlanSetting, gpus: int) -> PlanSetting:
 
 @dataclass(frozen=True)
 class OnSystem(Shown):
-    """The best layout on so many GPUs of a system, or the reason for having none."""
+    """The best layout on a number of GPUs of a system, or the reason why none fits."""
 
     system: str
     gpus: int

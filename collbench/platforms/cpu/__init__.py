@@ -43,7 +43,7 @@ def most_ranks() -> tuple[int, str]:
 
 
 def choose_cores(ranks: int) -> tuple[int, ...]:
-    """Return a core for each of so many ranks on this machine, by rank; empty where there are not enough cores.
+    """Return a core of this machine for each of `ranks` ranks, by rank; empty where there are not enough cores.
 
     All ranks that one command starts are bound to the same cores, so the load is looked at once.
     """

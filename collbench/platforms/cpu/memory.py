@@ -26,7 +26,7 @@ _SPINS = 2**33  # tries before a wait gives up: minutes, since the supervisor's 
 
 KERNELS = "host/memory.cu"
 LINE = 64  # bytes
-BEYOND = 4  # times the last caches: of a round through so much, next to nothing is still there from the last
+BEYOND = 4  # times the last caches: a round through as much finds almost nothing of the previous one
 ALWAYS, NEVER = 0, 2**32 - 1  # as World::streamed
 UNMEASURED = 1024  # packs, 16 KiB: never far behind (docs/log.md)
 PIECES = tuple(2**k for k in range(14, 27, 3))  # bytes: 16 KiB to 64 MiB
@@ -87,7 +87,7 @@ class CpuMemory(Memory):
 
 
 def beyond(case: Case, cache: int | None) -> bool:
-    """Return whether the buffers of a case are so large that last caches of so many bytes do not count."""
+    """Return whether the buffers of a case are so large that last caches of `cache` bytes do not count."""
     read, written = case.traffic
     nbytes = max(read, written) if case.in_place else read + written
     return cache is not None and nbytes >= BEYOND * cache

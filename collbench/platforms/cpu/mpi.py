@@ -56,7 +56,7 @@ def kernel_call(compiled: compiler.HostKernel, *arguments: Any) -> Call:
 
 
 class Repeated:
-    """Calls that follow each other as one operation, so many times in one call into C; what they point to lives on."""
+    """Calls that form one operation, repeated in one call into C; the objects that they point to are kept alive."""
 
     def __init__(self, calls: Sequence[Call]) -> None:
         self._failure, records = np.zeros(1, np.uint64), call_records(calls)
@@ -65,7 +65,7 @@ class Repeated:
         self.loop = compiler.host_kernel(LIBRARY_FILE, "call_library").bind(*places)
 
     def __call__(self, launches: int) -> int:
-        """Call that many times; return the last error so far, or 0."""
+        """Repeat the calls `launches` times; return the last error so far, or 0."""
         self.loop(launches)
         return self.error
 
@@ -121,7 +121,7 @@ def succeed(code: int) -> None:
 
 
 def statuses(count: int = 1) -> int:
-    """Return where so many receives may write their statuses, unread: MPI_STATUS_IGNORE differs between libraries."""
+    """Return a place for the statuses of `count` receives, unread: MPI_STATUS_IGNORE differs between libraries."""
     return int(_shared(count * _STATUS).ctypes.data)
 
 

@@ -32,7 +32,7 @@ _HERE = ("-launcher", "fork", "-rmk", "user", "-hosts", "localhost")
 class Flags:
     """How a launcher learns where ranks are to be; as defaults, in the words of Hydra."""
 
-    each: str = "-ppn {}"  # so many ranks on every host
+    each: str = "-ppn {}"  # ranks on every host
     fixed: str = "-bind-to none -genvall"  # on any core, since collbench binds ranks itself; with all variables
     hosts: str = "-hosts"  # before the hosts, with a comma between
     slots: bool = True  # whether a host is written with its number of ranks, host:8
@@ -106,7 +106,7 @@ class Library:
         return self.kind.key
 
     def command(self, ranks: int) -> list[str]:
-        """Return the command that starts so many ranks; the program follows."""
+        """Return the command that starts `ranks` ranks; the program follows."""
         name, *options = self.kind.silent or [""]
         silent = self.launcher.with_name(name) if name else self.launcher
         start = [str(silent), *options] if name and silent.exists() else [str(self.launcher), *self.kind.options]
@@ -163,7 +163,7 @@ def own(environment: Mapping[str, str] = os.environ) -> Library:
     # mpi4py finds the library by itself if it is the wheel's, or if the user has named one.
     by_itself = sibling.exists() or environment.get(LIBMPI) or environment.get(ABI)
 
-    # Of two wheels beside this Python the later one's mpiexec is there, and mpi4py loads the first of these files.
+    # If two wheels are installed, mpiexec is the later one's, and mpi4py loads the first of these files.
     kinds = [_kind_of_file(sibling.parents[1] / "lib" / name) for name in ("libmpi.so", "libmpi.so.12", "libmpi.so.40")]
     if sibling.exists() and any(kinds) and not (named or environment.get(ABI)):
         kind = next(filter(None, kinds))
@@ -220,7 +220,7 @@ def _launchers_at(path: Path, kind: MpiKind) -> list[Path]:
 
 def _launchers(kind: MpiKind, environment: Mapping[str, str]) -> Iterator[Path]:
     """Yield where the launcher of a kind may be, the nearest first."""
-    # Beside this Python, where the library's own variables say, on the path, and where it is by custom.
+    # Next to this Python, by the library's own variables, on the path, and at the usual places.
     roots = [Path(sys.executable).parent]
     roots += [Path(environment[name], "bin") for name in kind.roots if environment.get(name)]
     path = map(Path, environment.get("PATH", os.defpath).split(os.pathsep))

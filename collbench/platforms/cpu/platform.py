@@ -361,7 +361,7 @@ class CpuLauncher(Launcher):
         return traffic.streamed_from({piece: self._hand_over(piece) for piece in pieces}, PACK)
 
     def _hand_over(self, piece: int) -> tuple[float, float]:
-        """Return seconds to hand over so many bytes, with ordinary stores and with stores past the caches."""
+        """Return seconds to hand over `piece` bytes, with ordinary stores and with stores past the caches."""
         with self._team.agreeing():
             kernel = compiler.host_kernel(traffic.KERNELS, "hand_over")
         world = self.memory.world(self.memory.ranks)

@@ -35,7 +35,7 @@ class Window:
     """The memory of all ranks of this machine; `bases` has the address of each rank's part, by its rank in the run."""
 
     def __init__(self, team: "Team", nbytes: int) -> None:
-        """*Collective*: map so many bytes for each rank of this machine; PlatformError on all if one cannot."""
+        """*Collective*: map `nbytes` for each rank of this machine; PlatformError on all if one cannot."""
         neighbours = team.neighbours()
         page = HUGE if nbytes >= HUGE else mmap.PAGESIZE
         part = -(-nbytes // page) * page
@@ -62,7 +62,7 @@ class Window:
 
 
 def _share(team: "Team", first: int, nbytes: int) -> int:
-    """*Collective*: return a descriptor of one file of so many bytes, which rank `first` makes for its machine."""
+    """*Collective*: return a descriptor of a file of `nbytes`, which rank `first` makes for its machine."""
     leads = team.rank == first
     fd = -1
     with _agreeing(team):
@@ -198,7 +198,7 @@ class Monitor:
             self._unlock(self._mutex)
 
     def until(self, met: Callable[[], bool], timeout: float) -> bool:
-        """Inside `held`: let others in until that is met, for so many seconds at most; whether it is."""
+        """Inside `held`: let others in until `met` is true, at most `timeout` seconds; return whether it is."""
         deadline = time.monotonic() + timeout
         while not met():
             now = time.monotonic()

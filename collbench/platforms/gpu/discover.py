@@ -83,7 +83,7 @@ class Placement:
         return Counter(place.gpu for place in self.places)[self.places[self.on(device)[0]].gpu]
 
     def refuse_too_large(self, cuda: Cuda, nbytes: int) -> None:
-        """PlatformError if so many bytes for each rank are more than a device of this process has free."""
+        """Raise PlatformError if `nbytes` for each rank exceed the free memory of a device of this process."""
         for device in self.devices:
             cuda.runtime.setDevice(device)
             free, total = cuda.runtime.memGetInfo()

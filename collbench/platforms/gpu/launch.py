@@ -177,7 +177,7 @@ class GpuLauncher(Launcher):
 
 
 def room_for(ranks: int) -> int:
-    """How many ranks a World has room for in a run of so many: powers of two, so that few kernels must be compiled."""
+    """Number of ranks that a World has room for: a power of two, so that few kernels must be compiled."""
     return min(MAX_RANKS, max(FEWEST, 1 << (ranks - 1).bit_length()))
 
 

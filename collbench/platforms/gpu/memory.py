@@ -140,7 +140,7 @@ def _failure(cuda: Cuda, team: Team, reached: Reach, hand: Hand) -> str:
         except cuda.errors as error:
             wrong.append((who, whose, str(error)))
 
-    # All do the same at one time, to the rank so many places to their right.
+    # All ranks do the same at one time, each to the rank at the same distance to its right.
     for distance in range(1, ranks):
         right, left = (mine + distance) % ranks, (mine - distance) % ranks
         inbox, outbox = reached.at(mine), reached.at(mine) + NBYTES

@@ -108,7 +108,7 @@ class _Matrices:
         self.computing.enter().synchronize()
 
     def enqueue(self, count: int) -> None:
-        """Enqueue so many products."""
+        """Enqueue `count` products."""
         # By cuBLAS itself: CuPy's matmul costs the host several times as much, and its cuBLAS no graph may capture.
         # cuBLAS stores columns, so what it multiplies are transposes, in the other order.
         size, factor = self._chain.size, self._factor.data.ptr

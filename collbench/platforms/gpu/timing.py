@@ -56,7 +56,7 @@ _NODE = re.compile(r'^"graph_\d+_node_\d+"\[', re.MULTILINE)  # a line of what c
 
 @dataclass(frozen=True)
 class Captured:
-    """The graphs of so many launches of an operation, each for one stream."""
+    """Graphs of a number of launches of an operation, one for each stream."""
 
     graphs: Sequence[tuple[Stream, Any]]
     launches: int
@@ -244,7 +244,7 @@ class GpuClock(Clock):
         return self._held(self._streams, why)
 
     def of_graph(self, prepared: Prepared, launches: int) -> dict[Stream, float]:
-        """Return seconds of that many launches, in graphs that are replayed one behind the other."""
+        """Return seconds of `launches` launches, in graphs that are replayed in sequence."""
         most = min(launches, self._most_launches(prepared))
         sizes = [most] * (launches // most)
         if rest := launches % most:
@@ -289,7 +289,7 @@ class GpuClock(Clock):
         return max(1, LAUNCH_QUEUE // 4 // nodes)
 
     def _graph_of(self, prepared: Prepared, launches: int) -> Captured:
-        """Return the graphs of so many launches; the latest are held."""
+        """Return the graphs of `launches` launches; the latest are held."""
         key = prepared, launches
         if key not in self._graphs:
             self.doing = f"capture of {launches:,} launches"
@@ -331,7 +331,7 @@ class GpuClock(Clock):
         self._graphs.clear()
 
     def _capture(self, prepared: Prepared, launches: int) -> Captured:
-        """Return new graphs of so many launches, uploaded to their devices."""
+        """Return new graphs of `launches` launches, uploaded to their devices."""
         # Uploaded, so that the first replay is like all others; not replayed, since in place each one counts.
         graphs = self._together(prepared, launches) if prepared.one_graph else self._apart(prepared, launches)
         captured = Captured(graphs, launches)

@@ -50,7 +50,7 @@ class Asynchronous(Training):
         self.platform.team.meet()
 
     def go(self, until: int) -> float:
-        """*Collective*: train until the ranks together have made so many steps each; a late gradient does not count."""
+        """*Collective*: train until the ranks have made `until` steps each on average; late gradients don't count."""
         ended = time.perf_counter()
         self._last = until * self.ranks
         while (read := self._read(step := self.steps)) is not None:

@@ -1,7 +1,7 @@
 """Every rank has a copy of the weights, which all change at once: synchronous SGD and local SGD.
 
 In synchronous SGD the gradients of all ranks are added after every step, and each rank makes the same step.  In local
-SGD every rank makes steps alone, and all weights are averaged after so many of them (Stich, ICLR 2019).
+SGD every rank makes steps alone, and the weights are averaged every few steps (Stich, ICLR 2019).
 
 The synchronous strategies differ in how gradients are added: by the MPI library, round a ring (Patarasuk & Yuan, 2009),
 or by rank 0 (the synchronous half of the parameter server of Li et al., OSDI 2014).
@@ -26,7 +26,7 @@ class Synchronous(Training):
         self._rate = np.float32(self.job.rate / self.ranks)
 
     def go(self, until: int) -> float:
-        """*Collective*: make steps until each rank has made so many."""
+        """*Collective*: make steps until each rank has made `until`."""
         for step in range(self.steps, until):
             self.gradient(self.weights, step, self.sent)
             self._add()
@@ -46,7 +46,7 @@ class LocalSgd(Training):
         self._averaged = 0  # steps in the shared weights
 
     def go(self, until: int) -> float:
-        """*Collective*: make steps until each rank has made so many."""
+        """*Collective*: make steps until each rank has made `until`."""
         while self.steps < until:
             self.gradient(self.weights, self.steps, self._change)
             self.weights -= self._rate * self._change

@@ -75,7 +75,7 @@ class Training(ABC):
 
     @abstractmethod
     def go(self, until: int) -> float:
-        """*Collective*: train until the ranks together have made so many steps each; return when the turn was over."""
+        """*Collective*: train until the ranks have made `until` steps each on average; return the time of the end."""
 
     @property
     def steps(self) -> int:
@@ -136,7 +136,7 @@ ROUNDING = 2.0**-24
 
 
 def plain_sgd(job: SgdJob, ranks: int) -> NDArray[np.float64]:
-    """Return the weights after all steps of synchronous SGD with the batches of so many ranks, in one process."""
+    """Return the weights after all steps of synchronous SGD with the batches of `ranks` ranks, in one process."""
     weights, result = first_weights(job).astype(np.float64), np.empty(job.weights)
     for step in range(job.steps):
         change = np.zeros(job.weights)

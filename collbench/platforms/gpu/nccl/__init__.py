@@ -40,7 +40,7 @@ _LOADED_BY_CUPY = (
 
 
 def sharing(multiprocessors: int, ranks: int) -> dict[str, str]:
-    """Return the environment that NCCL needs where so many ranks share a GPU."""
+    """Return the environment that NCCL needs where `ranks` ranks share a GPU."""
     # A power of two of CTAs for each rank, so that the kernels of all ranks find room at once.
     fair = 1 << (max(1, (multiprocessors - _SPARE) // ranks).bit_length() - 1)
 

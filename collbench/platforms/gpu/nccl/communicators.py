@@ -317,7 +317,7 @@ class Communicators:
         return int(self._streams[rank].stream.ptr)
 
     def launch(self, groups: Sequence[Sequence[Callable[[], Any]]], ranks: Sequence[int], launches: int) -> None:
-        """Enqueue that many operations, of one of which these are the calls of these local ranks, group by group."""
+        """Enqueue `launches` operations; `groups` has the calls of one operation by local ranks."""
         nccl = self._cuda.nccl
         for rank in ranks:
             self._streams[rank].use()
