@@ -5,7 +5,7 @@
 //   Written once       lost(x, M) = max(relative |x|, absolute * 2^floor(log2(M)))
 //                      a format's rounding: half a unit of its mantissa, or half a step of its scale if that is more
 //   or, if it keeps k  lost(x, t) = |x| if |x| <= t, else 0      where t is the next largest of the group
-//   Inputs             I = sum lost(x_r, M_r) - min lost(x_r, M_r)      the owner's own term is not written, whoever it is
+//   Inputs             I = sum lost(x_r, M_r) - min lost(x_r, M_r)      the owner's own term is never written
 //   Additions          A = n 2^-24 sum (|x_r| + lost(x_r, M_r))         n - 1 roundings, of partial sums that are no larger
 //   so what is added is off by I + A at most, and no larger than |S| + I + A, with S the exact sum.
 //   The sum, written   lost(|S| + I + A, M), M <= max |S_j| + N          over the group, where by the same reasoning

@@ -31,7 +31,7 @@ __device__ inline bool same(T got, T wanted, unsigned ulps) {
   return Bits(a < b ? b - a : a - b) <= ulps;
 }
 
-// What a thread has found so far.
+// Findings of a thread so far.
 struct Finding {
   u64 seen, wrong, first, got, digest;
 

@@ -1,4 +1,4 @@
-// What a device's clock says that logs of traced kernels go by, so that the host can hold it against its own: those of
+// Reads the device's clock that logs of traced kernels use, so that the host can relate it to its own: the clocks of
 // several GPUs do not agree (kernels/trace.cuh).  Any grid: one thread counts.
 // Launched by collbench/platforms/gpu/platform.py.
 #include "trace.cuh"

@@ -7,7 +7,7 @@
 // parameter_server  Rank 0 adds everything and writes it to all: what a ring is there to avoid.
 //
 // Buffers.  Inputs and results themselves, in their owner's memory; no FIFO.
-// Who waits for whom: everyone for everyone, before the first access to a peer's buffer (its input is there, and its
+// Waits: every rank for every other, before the first access to a peer's buffer (its input is there, and its
 // result may be overwritten) and after the last (its input may change, and its result is whole).
 //
 // Every element is added in the order of the ranks, in fp32 for 16-bit types and rounded once, by exactly one rank in

@@ -1,5 +1,5 @@
-// What a wire makes of numbers like gradients, round after round: their inputs, and the sum of what is wrong with results.
-// Shares no line with the kernels that are studied.  Launched by collbench/measure/wire_errors.py; any grid.
+// Errors of a wire format on numbers like gradients, round after round: inputs, and the sum of the results' errors.
+// Shares no code with the studied kernels.  Launched by collbench/measure/wire_errors.py; any grid.
 #include "recipe.cuh"
 
 // Near to normal, as an integer with a standard deviation of some 37800: four numbers of 16 bits added.

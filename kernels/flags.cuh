@@ -1,7 +1,7 @@
 // Flags between ranks: the only file that knows memory order.
 //
 // A flag is one aligned 32-bit word with one writer, holding a number that only grows, modulo 2^32.  It is stored with
-// release and loaded with acquire semantics, so whoever has seen the number sees everything that was written before it;
+// release and loaded with acquire semantics, so a reader of the number sees everything that was written before it;
 // there is no read-modify-write, which PCIe peers do not offer, and never a reset.
 //
 // The scope is the system's.  With -DONE_DEVICE, for ranks of one process that all live on one GPU, it is that GPU's: a
@@ -49,7 +49,7 @@ __device__ inline unsigned count_in(unsigned* counter) {  // among the blocks of
   asm volatile("atom.acq_rel.gpu.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
   return before;
 }
-// Between accesses to one place through two addresses, of which one is a multicast address: nothing else orders them.
+// Orders accesses to one place through a unicast and a multicast address: nothing else does.
 __device__ inline void fence_aliases() { asm volatile("fence.proxy.alias;" ::: "memory"); }
 __device__ inline void relax(u64, unsigned) {}
 __device__ inline void drain() {}
@@ -84,7 +84,7 @@ __device__ inline void publish(Flag* one, unsigned number, Flag* other, unsigned
   if (threadIdx.x == 0) store_release(one, number, other, other_number);
 }
 
-// All that this block did before is visible to whoever awaits this number.
+// All earlier writes of this block are visible to a reader that awaits this number.
 __device__ inline void publish(Flag* flag, unsigned number) {
   drain();
   __syncthreads();
@@ -96,7 +96,7 @@ __device__ inline void publish(Flag* flag, unsigned number) {
 // a load of the error word ahead of the flag's would make each hop wait for two loads, one after the other.  The word
 // orders nothing, so it is relaxed: no fence.
 const u64 HOPE = 64;  // tries between two looks at the error word
-const u64 LONG = 1 << 16;  // tries after which it is noted what a rank waits for, for whoever asks why nothing goes on
+const u64 LONG = 1 << 16;  // tries after which the place of the wait is noted, to explain a hang
 
 struct Patience {
   const World& world;

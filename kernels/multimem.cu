@@ -12,7 +12,7 @@
 // sizeof(Unit) bytes, aligned to that.  Elements before the first and after the last whole unit, or all where inputs and
 // results are not aligned alike, are added by the shard's owner with plain loads and stores.
 //
-// Who waits for whom: everyone for everyone before the first access to a peer's buffer and after the last, by unicast
+// Waits: every rank for every other before the first access to a peer's buffer and after the last, by unicast
 // flags.  Multicast and unicast addresses of one place are aliases, between which only a proxy fence keeps the order: one
 // before the first meeting, since inputs were written by unicast, and one before the last, since results are read so.  A
 // proxy fence is two full fences, of the GPU and of the system, so one thread of a block makes it, and the barrier at the
@@ -31,7 +31,7 @@
 // Loads of one thread before its first store.
 const unsigned IN_FLIGHT = 4;
 
-// Elements in one instruction: 16 bytes of a type of which there are vectors, else one.
+// Elements in one instruction: 16 bytes of a type that has vector instructions, else one.
 template <class E> constexpr unsigned LANES_OF = sizeof(E) == 2 ? 8 : 1;
 template <> constexpr unsigned LANES_OF<float> = 4;
 const unsigned LANES = LANES_OF<T>;
@@ -73,7 +73,7 @@ union Registers {
 #define LOAD_PAIR(form, x, from) asm volatile(LOAD form " %0, [%1];" : "=l"(x.pair) : "l"(from) : "memory")
 #define STORE_PAIR(form, x, to) asm volatile(STORE form " [%0], %1;" ::"l"(to), "l"(x.pair) : "memory")
 
-// What the switch can do with a type; "" for what it cannot.
+// Operations of the switch by type; "" if it has none.
 template <class E> struct Switch;
 #define ON_SWITCH(E, REGISTERS, sum, max, min, type)                                                     \
   template <> struct Switch<E> {                                                                         \

@@ -15,12 +15,12 @@
 //   Outbox r is written after the meeting of round r - 1, which readers of outbox r - 2 reach after they have taken it.
 // Across calls: after the last meeting of a call no inbox is read any more; outboxes still are, and are not written
 // before the first meeting of the next call, which readers reach after they have taken theirs.  Inbox 0 of the next call
-// may follow inbox 0 of this one: whoever writes it has met the owner since that was added.
+// may follow inbox 0 of this one: its writer has met the owner since the owner added it.
 //
 // With -DFEEDBACK what a group loses when it is written is kept and added the next time: a rank keeps that of its inputs,
 // and as an owner that of its sums, in private memory at `residual`, as long as two messages.
 //
-// What may be wrong with a result is proved in kernels/bound.cuh, which is its check.
+// kernels/bound.cuh proves a bound on the error of a result, and checks it.
 //
 // Launch: as kernels/ring.cu.  Launched by collbench/algorithms/narrow.py.
 #include "flags.cuh"
@@ -196,7 +196,7 @@ struct Rest {
   static constexpr bool direct = false;
 };
 
-// What all rounds of a call have in common.
+// State that all rounds of a call share.
 struct Exchange {
   const Call& call;
   const World& world;

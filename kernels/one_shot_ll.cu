@@ -5,7 +5,7 @@
 // parity.  A rank can fill a half again only after it has everyone's packets of the call in between, which they sent
 // after reading that half.  Nothing else may ever be written there.
 //
-// Who waits for whom: each thread for the packets that it reads.  In place too: a thread sends an element before it
+// Waits: each thread for the packets that it reads.  In place too: a thread sends an element before it
 // stores the result there.
 //
 // Launch: as kernels/ring.cu.  Launched by collbench/algorithms/one_shot_ll.py.

@@ -103,7 +103,7 @@ __device__ inline signed char divide(signed char x, unsigned ranks) {
 // One step of a reduction, in the storage type.
 __device__ inline T combine(T a, T b) { return narrow(combine_wide<REDOP>(widen(a), widen(b)), T()); }
 
-// What is left to do once all ranks are combined: the average divides.
+// The last step, after all ranks are combined: the average divides.
 __device__ inline T finish(T x, unsigned ranks) {
   return REDOP == AVG ? narrow(divide(widen(x), ranks), T()) : x;
 }

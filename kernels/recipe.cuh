@@ -1,4 +1,4 @@
-// What ranks' inputs are and what must come of them: the judge's own arithmetic, of which kernels/check.cu makes kernels.
+// Inputs of the ranks and the results to expect: the judge's own arithmetic, which kernels/check.cu makes into kernels.
 // It shares no line with the kernels that are judged, not the sum, not the division, not the 16-bit types.
 #pragma once
 #if !defined(__CUDACC__)
@@ -130,7 +130,7 @@ __device__ inline unsigned grade(const Recipe& how, unsigned rank, u64 index, un
   return (mix(unsigned(index >> how.grades) ^ rank_key(how.seed + 1, rank)) & 7) + (element & 7 ? 6 : 0);
 }
 
-// What one rank contributes to one element of a reduction.  STRIDED: only one of how.stride ranks does.  GRADED: numbers
+// Contribution of one rank to one element of a reduction.  STRIDED: only one of how.stride ranks does.  GRADED: numbers
 // of fewer bits in some groups (sums only).
 enum Kind { PLAIN, STRIDED, GRADED };
 
@@ -160,7 +160,7 @@ __device__ inline Exact term(const Recipe& how, unsigned rank, unsigned element,
 // Whether there are graded recipes at all: what is not exact is a sum of floats (kernels/bound.cuh).
 const bool GRADES = REDOP == SUM && Traits<T>::FLOAT && sizeof(T) == 4;
 
-// What is outlined is compiled once for all that use it, or a CPU's compiler would take four times as long.
+// An outlined function is compiled once for all users; inlined, a CPU's compiler would take four times as long.
 //
 // Elements that a thread works on at once: one on a GPU, enough to fill vector registers on a CPU; a stretch of a probe
 // is no longer than SHORT.

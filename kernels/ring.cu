@@ -10,7 +10,7 @@
 // which each call may choose: small ones spread a small chunk over all blocks, large ones pay for fewer flags.  A chunk
 // takes several laps.
 //
-// Who waits for whom, per block b; both numbers count pieces since the windows were zeroed, modulo 2^32:
+// Waits, per block b; both numbers count pieces since the windows were zeroed, modulo 2^32:
 //   arrived  in my window, written by the previous rank: pieces it has put into my FIFO.  I wait for it before reading.
 //   room     in my window, written by the next rank: pieces it has taken out of its FIFO.  I wait for it before writing,
 //            until a slot is free.  A hop takes one piece while it sends another, so SLOTS must be at least 2: with one
@@ -25,7 +25,7 @@
 //   The next rank is in this call, and done with what was there: a finished sum has in it what that rank added or sent in
 //   the first round, and every rank that it passed since waited for the one before.  In place, it has read its input of
 //   this piece, for the same reason.
-//   What it does with its result afterwards, nobody else reads or writes: it waits for all pieces before it leaves.
+//   Nobody else reads or writes its result afterwards: it waits for all pieces before it leaves.
 //
 // A thread loads IN_FLIGHT packs, and as many of its own input, before it stores the first.  A store might change what
 // the next load reads, for all that the compiler knows, so in a plain loop each load waits until the one before it has
@@ -163,7 +163,7 @@ __device__ inline u64 within(u64 first, u64 wanted, u64 count) {
   return first >= count ? 0 : count - first < wanted ? count - first : wanted;
 }
 
-// A ring of one has nobody to send to: its result is its input, of which every block copies a part.
+// A ring of one rank sends to nobody: its result is its input, and every block copies a part of it.
 __device__ inline bool alone(const World& world, const T* source, T* target, u64 count) {
   if (world.ranks > 1) return false;
   const u64 packs = aligned(source, target) ? count / Pack::LANES : 0, tail = packs * Pack::LANES;

@@ -3,7 +3,7 @@
 // Buffers.  A FIFO of `slots` pieces per block in each window, a piece being at most `slot` bytes of data in twice as many
 // bytes of packets.  Nothing else may ever be written there, or it could pass for a flag.
 //
-// Who waits for whom: each thread for the packets that it reads, and for nothing else.  No word says that a slot is
+// Waits: each thread for the packets that it reads, and for nothing else.  No word says that a slot is
 // free: with slots >= ranks, the piece that I have just taken went round the ring after the next rank had taken the one
 // whose slot I am about to fill.
 //

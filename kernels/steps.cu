@@ -1,4 +1,4 @@
-// Steps of one rank that the host orders: `add`, between the copies of a ring, and `put`, a message to another rank.
+// Steps of one rank that the host orders: `add` and `complete` of a ring of copies; `put`, a message to another rank.
 // Any grid; any length and alignment.  Launched by collbench/algorithms/ring_host.py and measure/exchanges.py.
 #include "prelude.cuh"
 
@@ -13,7 +13,7 @@ extern "C" __global__ void add(PARAMETER(u64) target, PARAMETER(u64) source, PAR
   for (u64 i = packs * Pack::LANES + first; i < count; i += threads) sum[i] = combine(sum[i], part[i]);
 }
 
-// What is left to do to a finished sum: an average is divided by the number of ranks.
+// Finish a sum: an average is divided by the number of ranks.
 extern "C" __global__ void complete(PARAMETER(u64) target, PARAMETER(u64) count, PARAMETER(unsigned) ranks) {
   const u64 first = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
   INDEPENDENT

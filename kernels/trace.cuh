@@ -89,7 +89,7 @@ __device__ inline void end_trace(const World& world) {
 }
 #elif defined(WITH_DELAYS)
 // Nothing halts a kernel on a GPU from outside.  So a block itself comes late at the end of a phase drawn by lot: thread
-// 0, and whoever waits for it.  Most kernels have few phases a call, so early ones are drawn more often.
+// 0, and the ranks that wait for it.  Most kernels have few phases a call, so early ones are drawn more often.
 __device__ inline unsigned& phases_left() {
   BLOCK_LOCAL unsigned kept;
   return kept;

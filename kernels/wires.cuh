@@ -116,7 +116,7 @@ template <class C, unsigned EXPONENT, unsigned BITS, int TOP> struct Small {
     const unsigned digits = float_to_bits(bits_to_float(bits) + bits_to_float(added)) - added;
     return digits + ((power - NORMAL) >> DROPPED) | (float_to_bits(x) >> (31 - SIGN) & 1U << SIGN);
   }
-  // What is subnormal is read as if it had the bit that it has not, which is then taken away.
+  // A subnormal number is read as if it had the implicit bit, which is then subtracted.
   static __device__ float value(unsigned code) {
     const unsigned bits = code & ((1U << SIGN) - 1), missing = 0U - (bits < 1U << BITS);
     const unsigned whole = (bits << DROPPED) + (NORMAL - (1U << MANTISSA)) + (missing & 1U << MANTISSA);

@@ -1,4 +1,4 @@
-// What a kernel knows of the other ranks: where their memory is, as this process's kernels may load and store it.
+// A kernel's view of the other ranks: addresses of their memory, as this process's kernels load and store it.
 #pragma once
 #include "prelude.cuh"
 

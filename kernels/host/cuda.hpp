@@ -56,7 +56,7 @@ template <class W>
 inline W __shfl_sync(unsigned, W value, unsigned from, unsigned width) {
   Block::Hand* const team = own_block->hands + threadIdx.x / width * width;
   const unsigned long long number = ++handed;
-  for (unsigned i = 0; i < width; i++)  // whoever has not taken the word before this one must still find it
+  for (unsigned i = 0; i < width; i++)  // a reader that has not taken the previous word must still find it
     while (__atomic_load_n(&team[i].taken, __ATOMIC_RELAXED) < number - 1) sched_yield();
   __atomic_store_n(&team[threadIdx.x % width].word, number << 32 | std::bit_cast<unsigned>(value), __ATOMIC_RELAXED);
   unsigned long long word;

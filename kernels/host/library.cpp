@@ -7,7 +7,7 @@
 #include <time.h>
 
 // A function of C and its arguments.  All are passed as words: that is how x86-64 and AArch64 pass integers of any size
-// and pointers, and a handle of MPI is either, by the library.  What a function does not take, it does not see.
+// and pointers, and a handle of MPI is either, by the library.  Surplus arguments are ignored.
 struct Call {
   u64 function;
   u64 count;  // of its arguments
@@ -32,7 +32,7 @@ extern "C" __global__ void call_library(PARAMETER(u64) calls, PARAMETER(u64) cou
   }
 }
 
-// What the operating system did to this thread while operations were timed.
+// Involuntary context switches, cores and time off the core of this thread while operations were timed.
 struct Scheduled {
   double off_core;  // seconds in which it was not running
   u64 switches;     // involuntary context switches

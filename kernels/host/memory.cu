@@ -1,4 +1,4 @@
-// What the cores of a CPU move, measured by the ranks themselves: collbench/platforms/cpu/memory.py asks.
+// Memory rates of a CPU's cores, measured by the ranks themselves for collbench/platforms/cpu/memory.py.
 //
 // traffic    Reads and writes so many bytes, in an order that memory likes and without waiting for anybody: no collective
 //            that must read and write as many is faster.
@@ -10,7 +10,7 @@
 
 const u64 LINE_PACKS = CACHE_LINE / sizeof(Pack), STRETCH = 64;  // lines moved between two looks at what else there is
 
-static volatile u64 sink;  // whoever reads must be seen to need it
+static volatile u64 sink;  // keeps the compiler from dropping the reads
 
 template <bool STREAMED>
 inline void put(Pack* to, const Pack* from) {

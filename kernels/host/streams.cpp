@@ -331,7 +331,7 @@ struct Streams {
     std::fflush(stdout);
   }
 
-  // Where everything is, for whoever reads a report of a race.
+  // Places of all buffers, for the reader of a report of a race.
   void tell_places() const {
     for (unsigned rank = 0; rank < plan.ranks; rank++)
       std::fprintf(stderr, "memory %u %p %p %p %p\n", rank, (void*)memory[rank].window,

@@ -1,4 +1,4 @@
-// What a wrong result looks like: which inputs are missing in it or twice, whether it is old, or of another place.
+// Explanations of a wrong result: inputs that are missing or added twice, an old result, or one of another place.
 // Part of streams.cpp.  A hypothesis counts if it explains every wrong element of an array.
 
 struct Wrong {

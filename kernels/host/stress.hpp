@@ -9,7 +9,7 @@ struct Piece {
 };
 
 // A rank's part in the stress check: calls back to back, between which ranks meet only as far as the operation has them
-// meet.  What a caller may do is done at once: on return the input is spoilt and the result copied, in either order.
+// meet.  A caller's next actions come at once: on return the input is spoilt and the result copied, in either order.
 struct Stress {
   void (*operation)(void** arguments, unsigned blocks, unsigned threads, unsigned launches);
   void** arguments;
