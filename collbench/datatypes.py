@@ -5,7 +5,7 @@ communicating, and a swapped rank, a shifted chunk or a stale buffer cannot pass
 partial sum is exact in any order (the idea of nccl-tests `verifiable.cu`), and results are compared bit for bit.  The
 functions here are the definition; `kernels/recipe.cuh` computes the same on the device.
 
-A wire format is narrower than its elements, so results may be off by `bound` (derived in docs/kernels.md);
+A wire format is narrower than its elements, so results may be off by `bound` (derived in kernels/bound.cuh);
 `kernels/bound.cuh` computes it on the device, and shares no line with the kernels that it judges.
 """
 
