@@ -34,7 +34,7 @@ def _sentence(row: Explanation) -> str:
 
 def cells(row: Explanation) -> Cells:
     """Return the time of an operation, and the shares of its parts."""
-    words = [*filter(None, [row.ran]), "the inside of a library is not seen"]
+    words = [*filter(None, [row.ran]), "no parts: libraries keep no log"]
     if row.tracks:
         words = [f"{part} {row.share(part):.0%}" for part in PARTS]
         if note := str(row.note.brief):
