@@ -77,7 +77,10 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--what-if ecmp", "nothing between nodes here; give 2 nodes or more"),
         ("--nodes 64 --what-if link-down=leaf99:spine0", "no link"),
     ),
-    "startup": (("--ranks 0", "--ranks 0 is not possible; give numbers from 1 on"), ("--on dgx-h100", "unknown --on")),
+    "startup": (
+        ("--ranks 0", "--ranks 0 is not possible; give numbers of at least 1"),
+        ("--on dgx-h100", "unknown --on"),
+    ),
     "explain --on cpu": (("--impl nonsense", "unknown implementation"),),
     "step scale --on cpu": (
         ("--ranks 2 --slow-rank 2", "--slow-rank 2 is no rank of 2; choose from 0 to 1"),
