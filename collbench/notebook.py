@@ -74,7 +74,6 @@ def _text(name: str, value: Any) -> str:
 
 
 def _table(records: Iterable[Mapping[str, Any]]) -> str:
-    """Return the first records as an HTML table, and the number of the others."""
     every = list(records)
     columns = [Column[Mapping[str, Any]](name, itemgetter(name), partial(_text, name)) for name in (every or [{}])[0]]
     more = f"<p>and {len(every) - _MOST} more</p>" if len(every) > _MOST else ""

@@ -53,7 +53,6 @@ def main(warning: str = "") -> None:
 
 
 def _warn_once(warning: str) -> None:
-    """Print a warning, if any; under a launcher only rank 0 prints it."""
     if warning:
         from collbench.host.launcher import launched
 

@@ -30,8 +30,6 @@ def option(names: str, meaning: str | None = None, **more: Any) -> click.Option:
     return click.Option(names.split(), help=meaning, **more)
 
 
-# ---------------------------------------------------------------------------------------------------------------- paths
-
 _LONGEST, _LONGEST_NAME = 4000, 255  # characters of a path, bytes of each name in it
 
 
@@ -86,8 +84,6 @@ def _no_reduction(context: click.Context, parameter: click.Parameter, folder: Pa
         raise UsageError(f"-o {folder}: -o is the folder to write to; the reduction is --redop {folder}")
     return folder
 
-
-# ----------------------------------------------------------------------------------------------------------------- JSON
 
 STANDARD = Path("-")  # standard output
 UNMEASURED = "nothing was measured"
@@ -147,9 +143,6 @@ def print_basis(model: str, assumed: Sequence[str] = ()) -> None:
         click.echo(f"assumed: {', '.join(assumed)}")
 
 
-# --------------------------------------------------------------------------------------------------- names and numbers
-
-
 def completed(
     names: Callable[[], Iterable[str]] | str, several: bool = True, metavar: str = ""
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
@@ -177,8 +170,6 @@ def completed(
     return complete
 
 
-# -------------------------------------------------------------------------------------------------------------- a sweep
-
 QUIET = option("-q --quiet", "Print only the rows and the path of the run file.", is_flag=True)
 
 
@@ -187,9 +178,6 @@ def given() -> dict[str, str]:
     context = click.get_current_context()
     every = {str(each.name): max(each.opts, key=len) for each in context.command.get_params(context)}
     return {name: every[name] for name in every if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-
-
-# ------------------------------------------------------------------------------------------------- options of a request
 
 
 class _Value(click.ParamType):  # type: ignore[type-arg]

@@ -175,12 +175,10 @@ def row(result: Result, library: Timed | None = None, table: Table[Compared] | N
 
 
 def _part(name: str, importance: int = ALWAYS, form: str = ">8") -> Column[Explanation]:
-    """Return the column of a part of an operation's time, empty for a library."""
     return Column(name, lambda result: result.share(name) if result.tracks else None, "{:.0%}".format, importance, form)
 
 
 def _explained(result: Explanation) -> str:
-    """Return the remarks on an explained operation."""
     remarks = [result.altered, str(result.note.brief)]
     if result.disturbed:
         remarks.insert(1, result.check)
@@ -236,7 +234,6 @@ def extra_legends(extra: Collection[str], results: Iterable[Result]) -> Iterator
 
 
 def _errors(row: Tradeoff) -> Sequence[str]:
-    """Return the largest error, the RMS error, the bias, and the bias with losses fed back."""
     if not row.study:
         return "----"
     plain, fed = row.study.plain, row.study.fed
@@ -270,13 +267,11 @@ def wires_table(tradeoffs: Sequence[Tradeoff]) -> Iterator[str]:
 
 
 def _gain(row: Tradeoff, others: Times) -> str:
-    """Return the speed-up of a wire format over others."""
     gain = row.gain(others)
     return "-" if gain is None else f"{gain:.3g}x"
 
 
 def _pays_from(row: Tradeoff, others: Times) -> str:
-    """Return the size from which a wire format is faster than others."""
     start = row.pays_from(others)
     if row.gain(others) is None:
         return "-"

@@ -42,7 +42,7 @@ def run_session(
 
     Returns 0, or the exit status of an interruption, after which the command prints nothing more.  The caller has not
     entered the session.  Under a launcher only rank 0 uses the table.  `remarks` are printed on stderr after the ranks
-    have started.  `quiet` prints neither topology nor assumptions nor progress.
+    have started.  `quiet` leaves out topology, assumptions and progress.
     """
     parts = [session] if isinstance(session, Session) else session.sessions
     first = parts[0]
@@ -74,7 +74,6 @@ def run_session(
 
 
 def _what_is_left(sessions: Sequence[Session]) -> str:
-    """Return where the results of interrupted sessions are."""
     if not sessions[0].results:
         return "nothing was measured"
     paths = " and ".join(str(session.path) for session in sessions if session.path)
@@ -82,7 +81,6 @@ def _what_is_left(sessions: Sequence[Session]) -> str:
 
 
 def _about(session: Session) -> list[str]:
-    """Return lines on the topology, the starts and cores of the ranks, undiscovered links and rounded sizes."""
     lines, placed = [] if session.modelled else [session.topology], []
     if session.header.sweep.starts > 1:
         placed.append(f"started {session.header.sweep.starts} times")
@@ -157,9 +155,6 @@ def draw_plots(session: Session) -> None:
         raise StorageError(f"cannot draw into {path.parent}: {error.strerror or error}; {remedy}") from None
     for picture in pictures:
         click.echo(f"plot: {picture}")
-
-
-# -------------------------------------------------------------------------------------------- plots, JSON, quiet mode
 
 
 @dataclass(frozen=True)

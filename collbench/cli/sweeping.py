@@ -63,7 +63,6 @@ def show_sweep(session: Session, outputs: Outputs, remarks: Iterable[str] = (), 
 
 
 def _print_below(session: Session, table: "SweepTable", watch: MachineWatch, outputs: Outputs) -> None:
-    """Print the lines below the table: findings, noise, legends and files."""
     facts, wires = list(findings(session.results, session.modelled)), crossover.tradeoffs(session.results)
     if facts or not wires:
         click.echo("\n".join(["", *facts]))
@@ -265,7 +264,6 @@ def show_interconnects(tables: Sequence[interconnects.InterconnectTable], what_i
 
 
 def _head(table: interconnects.InterconnectTable) -> Iterator[str]:
-    """Yield the origin and title of each interconnect, their differences, and remarks."""
     width = max(len(each.name) for each in table.interconnects)
     for each in table.interconnects:
         yield f"{printable(each.name):<{width}}  {each.origin}: {printable(each.title)}"

@@ -126,7 +126,6 @@ def hint(number: str) -> None:
 
 
 def _chosen(which: str | None) -> tuple[Exercise, Path]:
-    """Return the exercise, and its folder."""
     folder = Path(which or ".")
     if folder.is_file():
         folder = folder.parent

@@ -290,7 +290,6 @@ def _outcomes(exercise: Exercise, stage: str, ranks: int, outcome: "partial[race
 
 
 def _verdict(exercise: Exercise, findings: Findings, notes: tuple[str, ...]) -> Judgement:
-    """Return the findings under the first of the exercise's mistakes that fits them."""
     fitting = next((mistake for mistake in exercise.mistake if findings.fits(mistake)), None)
     caught = findings.caught[0]
     if fitting and fitting.caught:
@@ -304,9 +303,6 @@ def _verdict(exercise: Exercise, findings: Findings, notes: tuple[str, ...]) -> 
         evidence=tuple(findings.evidence(caught, fitting.access if fitting else "")),
         notes=notes,
     )
-
-
-# ---- how fast it is ----
 
 
 def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Judgement:

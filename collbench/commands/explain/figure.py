@@ -73,7 +73,6 @@ def _timeline(explanation: Explanation) -> Figure:
 
 
 def _single(axes: Axes, shown: Sequence[Track], end: float) -> None:
-    """Draw every span singly, by the clock that the ranks share."""
     for row, track in enumerate(shown):
         for phase in PHASES:
             pieces = [(track.start + span.start, span.seconds) for span in track.spans if span.phase == phase]

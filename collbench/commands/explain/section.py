@@ -25,7 +25,6 @@ def part(results: Sequence[Result]) -> PagePart:
 
 
 def _sentence(row: Explanation) -> str:
-    """Return a sentence on the largest part of an operation's time."""
     most = max(PARTS, key=row.share)
     operation = f"{row.implementation}, {format_size(row.case.nbytes)}: {format_seconds(row.seconds)}"
     altered = f"; {row.altered}" if row.altered else ""

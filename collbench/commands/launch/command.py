@@ -78,7 +78,6 @@ def command(words: tuple[str, ...], launcher: str, go: bool, **where: Any) -> No
 
 
 def _lines(hosts: str | None, hostfile: Path | None) -> list[str] | None:
-    """Return a line for each host of the command line; None if it names none."""
     lines = None if hosts is None else hosts.split(",")
     if hostfile:
         lines = (lines or []) + [line.decode(errors="replace") for _, line in read_lines(hostfile, UsageError)]

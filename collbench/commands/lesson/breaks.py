@@ -98,7 +98,6 @@ def detected(experiment: Part) -> Detection:
 
 
 def _access(experiment: Part, kind: str, stack: str) -> str:
-    """Return a text for an access: the kernel's line in the detector's report, or the caller."""
     texts, says = changed(experiment), _SENTENCES["access"]
     frame = next((match for match in _FRAME.finditer(stack) if match["file"] in texts), None)
     if frame is None:

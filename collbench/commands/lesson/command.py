@@ -147,7 +147,6 @@ def _existing(place: Path) -> Run | None:
 
 
 def _breaks(folder: Path) -> tuple[Part, ...]:
-    """Return the outcomes of the broken kernels: stored ones of an earlier lesson, or new ones."""
     from collbench.commands.lesson.breaks import KEYS, tried
 
     place = folder / BREAKS
@@ -165,7 +164,6 @@ def _breaks(folder: Path) -> tuple[Part, ...]:
 
 
 def _write(runs: Sequence[Run], breaks: tuple[Part, ...], folder: Path) -> Path:
-    """Write the page."""
     from collbench.commands.lesson import screens
     from collbench.commands.report.analysed import safe_runs
 

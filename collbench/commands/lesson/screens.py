@@ -290,7 +290,6 @@ def _reasons(voices: Voices, texts: Iterable[Mapping[str, Any]]) -> Iterator[Par
 
 
 def _sources(texts: Any) -> Iterator[tuple[str, str]]:
-    """Yield name and source of each published number in the texts, and of the table."""
     yield "NCCL and the kernels of inference engines", published()["launch"]["source"]
     for key in sorted({title[2:] for title in titles(str(texts)) if title.startswith("p:")}):
         quoted = published()[key]
@@ -418,7 +417,6 @@ def build(content: Content) -> str:
 
 
 def _data(content: Content, traces: Mapping[str, Trace]) -> Mapping[str, Any]:
-    """Return the data for the script."""
     looks = {line: LOOKS[name] for line, name in DRAWN.items()}
     return {
         "places": [*map(asdict, (content.measured, *content.places))],
@@ -449,7 +447,6 @@ def _markdown(text: str, inline: bool) -> Markup:
 
 
 def _colours() -> str:
-    """Return style sheet rules for the phases, as in plots, and for the figure's lines, in light and dark."""
     colours = {line: LOOKS[name].color for line, name in DRAWN.items()}
     rules = [f".line-{line} {{ --day: {colour}; --night: {for_dark(colour)}; }}" for line, colour in colours.items()]
     return "\n".join([phase_css(".part."), *rules])

@@ -78,13 +78,11 @@ def systems() -> Iterator[Texts]:
 
 
 def _print(heading: Texts, *rows: Texts) -> None:
-    """Print a table, and an empty line after it."""
     columns = [Column[Texts](name, itemgetter(place)) for place, name in enumerate(heading)]
     click.echo("\n".join([*lines(columns, rows), ""]))
 
 
 def _covered(names: Sequence[str]) -> str:
-    """Return names of collectives in order, or `all N`."""
     if len(names) == len(COLLECTIVES):
         return f"all {len(names)}"
     return ", ".join(name for name in COLLECTIVES if name in names)

@@ -207,7 +207,6 @@ def _lines(run: SafeRun) -> Iterator[Line]:
 
 
 def _expected(run: AnalysedRun) -> Iterator[Line]:
-    """Yield the model's expectation of each judged curve by size."""
     for diagnosis in (curve.diagnosis for curve in run.verdicts):
         if diagnosis.expected:
             named = [replace(row, implementation=diagnosis.implementation) for row in diagnosis.expected]

@@ -118,7 +118,6 @@ def build(runs: Sequence[Run], name: str | None = None, nodes: int | None = None
 
 
 def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
-    """Return the contents of the page by the names in the templates."""
     commands = sections_of({type(result).__name__ for run in runs for result in run.run.results})
     titles = {**SECTIONS, **{section.name: section.title for section in commands}}
     anchors = Anchors(titles)

@@ -29,7 +29,6 @@ from collbench.units import format_rate, format_seconds, format_size
 
 FIRST = 6  # sentences of a command's part that move into the verdict
 
-# ---- title and status
 
 SECTIONS = {
     "verdict": "Verdict",
@@ -96,7 +95,6 @@ def statuses(run: SafeRun) -> list[str]:
 
 
 def _claims(run: AnalysedRun) -> list[Claim]:
-    """Return the claims on the results and the speed of a run."""
     correctness = Correctness.of(run.every)
     if not correctness.total:
         return [Claim("Results", "UNKNOWN", "not judged: nothing was measured")]
@@ -109,7 +107,6 @@ def _claims(run: AnalysedRun) -> list[Claim]:
 
 
 def _speed(run: AnalysedRun) -> Claim:
-    """Return the claim on the speed of all curves, by the worst one."""
     curves = run.verdicts
     if not run.system or not curves:
         none = "no time of these rows can be compared with the model"
@@ -132,9 +129,6 @@ def _speed(run: AnalysedRun) -> Claim:
     unknown = not_judged((curve.diagnosis.name, curve.diagnosis.word) for curve in curves)
     words = "; ".join([words, *(unknown if word is not Word.UNKNOWN else ()), *run.assumed])
     return Claim("Speed", word.value, safe_text(words, 600))
-
-
-# ---- the verdict
 
 
 def verdict(
@@ -219,9 +213,6 @@ def listed(names: Iterable[str], between: str = ", ") -> str:
     return between.join(different[:3]) + more
 
 
-# ---- parts of commands, with the pictures of `collbench plot`
-
-
 def said(analysed: AnalysedRun, section: Section, room: int, anchors: Anchors) -> PagePart:
     """Return a command's part of a run: tables with anchors, and pictures of at most *room* bytes."""
     part = section.part(analysed.run.results)
@@ -253,9 +244,6 @@ def _pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> 
         except CollbenchError:
             continue  # the tables have the numbers
     return drawn, left_out
-
-
-# ---- crossovers, fits, verdicts
 
 
 def crossovers(analysed: AnalysedRun) -> PagePart:
@@ -302,9 +290,6 @@ def verdicts(analysed: AnalysedRun) -> PagePart:
     return PagePart(unknown, tables, notes=analysed.notes)
 
 
-# ---- interconnects side by side
-
-
 def which(runs: Sequence[SafeRun]) -> PagePart | None:
     """Return runs of several machines side by side: sentences, tables, and notes on each run.
 
@@ -340,9 +325,6 @@ def _interconnect_table(table: InterconnectTable) -> TextTable:
             cells.append(f"{format_seconds(cell.row.typical)}{ratio}" if cell else "")
         rows.append((format_size(line.nbytes), *cells, str(line.ranking)))
     return TextTable(table.title, heading, rows)
-
-
-# ---- the machine and its environment
 
 
 def machines(analysed: Sequence[AnalysedRun]) -> list[tuple[str, PagePart]]:

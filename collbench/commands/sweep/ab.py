@@ -69,7 +69,6 @@ def measure_pair(
 
 
 def _refuse(request: SweepRequest, words: Sequence[str], outputs: Outputs) -> None:
-    """Raise UsageError for requests and options that do not go with --ab."""
     if outputs.json:
         raise UsageError("--json holds one run, but --ab makes two; leave it out, and read the run files")
     if len(words) > len(LETTERS):
@@ -150,7 +149,6 @@ def paired_rows(pair: tuple[Result, Result], table: Table[Compared]) -> list[str
 
 
 def _print_end(sessions: Sequence[Session], plot: bool) -> None:
-    """Print the comparison, the legends and the paths of the files."""
     base, new = (session.as_run() for session in sessions)
     comparison = compare(base, new)
     click.echo("\n".join(verdicts(comparison)))

@@ -85,7 +85,6 @@ def resume(options: Mapping[str, Any], outputs: Outputs, extra: Sequence[str]) -
 
 
 def _without_effect() -> list[str]:
-    """Return a line on the given options that have no effect on a prediction."""
     both = ("on", *declared(PredictRequest), *OUTPUT)
     unused = ", ".join(word for name, word in given().items() if name not in both)
     return [f"without effect on a described system: {unused}"] if unused else []
