@@ -1,4 +1,4 @@
-"""Every error that collbench raises on purpose, and what it warns of."""
+"""Errors that collbench raises on purpose, and its warnings."""
 
 import warnings
 from collections.abc import Iterable, Iterator
@@ -9,34 +9,34 @@ from collbench.exits import BAD, REFUSED
 from collbench.host import sanitize
 from collbench.host.files import replace_whole
 
-_NEAR = 5  # names that are suggested
+_NEAR = 5  # suggested names
 
 
 class CollbenchError(Exception):
-    """What a user can act on: the message says what is wrong, the choices and the fix, in one line, with no traceback.
+    """An error that a user can act on: one line with the problem, the choices and the fix, without a traceback.
 
-    Words of a file or of the command line may be in it, so it is sanitised here, once.
+    The message may contain text of a file or of the command line, so it is sanitised here.
     """
 
     exit_status = REFUSED
-    agreed = False  # whether every process of the run raises it, so that the first may speak for all
+    agreed = False  # whether every process of the run raises it, so that rank 0 prints it for all
 
     def __init__(self, message: object = "") -> None:
         super().__init__(sanitize.message(str(message)))
 
 
 class Notice(UserWarning):
-    """What a user has to know of results: a part that is missing, ranks that died; commands always print it."""
+    """A warning on results, for example missing rows or dead ranks; commands always print it."""
 
 
 def notify(message: str, stacklevel: int) -> None:
-    """Warn by a Notice, which costs no measurement where the user's filters make it an error (`-W error`)."""
+    """Warn with a Notice; it never ends a measurement, even if filters make warnings errors (`-W error`)."""
     with suppress(Notice):
         warnings.warn(message, Notice, stacklevel + 1)
 
 
 class UsageError(CollbenchError):
-    """The command asks for something that does not exist or cannot be."""
+    """The command asks for something that does not exist or is impossible."""
 
 
 class RunFileError(CollbenchError):
@@ -44,7 +44,7 @@ class RunFileError(CollbenchError):
 
 
 class PlatformError(CollbenchError):
-    """The hardware or its software cannot do what was asked, as a rule before anything was measured."""
+    """The hardware or its software cannot carry out the request, usually before anything was measured."""
 
 
 class SourceError(PlatformError):
@@ -52,23 +52,23 @@ class SourceError(PlatformError):
 
 
 class RanksLost(PlatformError):
-    """Ranks ended, and the like of them cannot be had again: what was measured before stays."""
+    """Ranks ended and cannot be started again; the rows measured so far stay."""
 
     exit_status = BAD
 
     def __init__(self, message: object, implementation: str) -> None:
         super().__init__(message)
-        self.implementation = implementation  # whose turn it was
+        self.implementation = implementation  # the running one
 
 
 class StorageError(CollbenchError):
-    """The run file can no longer be written; what is in it stays."""
+    """The run file can no longer be written; its rows stay."""
 
     exit_status = BAD
 
 
 class Unforeseen(CollbenchError):
-    """What nobody raised on purpose, in one line for all processes of a run."""
+    """An unforeseen error, as one line for all processes of a run."""
 
     exit_status = BAD
 
@@ -78,11 +78,11 @@ class CaseFailed(CollbenchError):
 
 
 class TimedOut(CaseFailed):
-    """Ranks did not go on in time: the next case may wait as long."""
+    """Ranks did not continue in time; the next case may wait as long."""
 
 
 class StartFailed(CaseFailed):
-    """A library did not start in time: the next case would wait for it as long."""
+    """A library did not start in time; the next case would wait as long."""
 
 
 class Unsupported(CollbenchError):
@@ -92,7 +92,7 @@ class Unsupported(CollbenchError):
 
 
 def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
-    """Return the error for a name that is in no registry: the names that are, and those that look like it."""
+    """Return the error for an unknown name: it lists the choices, and suggests similar names."""
     import difflib
 
     names, small = list(choices), name.lower()
@@ -105,7 +105,7 @@ def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
 
 @contextmanager
 def writing(path: Path, option: str, kind: type[CollbenchError] = UsageError) -> Iterator[None]:
-    """Around what writes a file that the user named by that option: an error of that kind if it cannot be written."""
+    """Turn an OSError inside into `kind`, naming *path* and the option to change.  Use as a context manager."""
     try:
         yield
     except OSError as error:
@@ -113,6 +113,6 @@ def writing(path: Path, option: str, kind: type[CollbenchError] = UsageError) ->
 
 
 def write_file(path: Path, content: str | bytes, option: str, kind: type[CollbenchError] = UsageError) -> None:
-    """Put the content at a path that the user named by that option; an error of that kind if that cannot be."""
+    """Write the file of an option; `kind` is raised if it cannot be written."""
     with writing(path, option, kind):
         replace_whole(path, content)

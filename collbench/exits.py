@@ -1,10 +1,10 @@
-"""Exit statuses of all commands, in one table; docs/measuring.md has the same, and tests compare them."""
+"""Exit statuses of all commands; tests compare them with docs/measuring.md."""
 
 from collections.abc import Mapping
 from signal import SIGHUP, SIGINT, SIGTERM
 
 GOOD, BAD, REFUSED, FAULT, UNKNOWN, NOBODY_READS = 0, 1, 2, 3, 4, 141
-SIGNALLED = 128  # to which the number of a signal is added, as shells do
+SIGNALLED = 128  # plus the number of the signal, as in shells
 
 MEANINGS: Mapping[tuple[int, ...], str] = {
     (GOOD,): "good: everything that has a number was right",
@@ -23,4 +23,4 @@ VERDICTS: Mapping[str, Mapping[str, int]] = {
     "nagios": {"OK": 0, "FAST": 1, "SLOW": 2, "WRONG": 2, "UNKNOWN": 3},
     "npd": {"OK": 0, "FAST": 0, "SLOW": 1, "WRONG": 1, "UNKNOWN": 2},
 }
-"""Statuses of a verdict's word, by who reads them (`--exit`): a shell, Nagios' plugins, node-problem-detector."""
+"""Statuses of verdicts by reader (`--exit`): a shell, Nagios, node-problem-detector."""

@@ -1,4 +1,4 @@
-"""How objects of the library show themselves: in one line of a console, and as a table with units in a notebook."""
+"""Representations of library objects: one line in a console, a table in a notebook."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -24,13 +24,13 @@ _UNITS: dict[str, Callable[[float], str]] = {
 
 
 class Shown:
-    """A dataclass whose repr is one short line, and which a notebook shows as a table."""
+    """A dataclass with a short repr, which a notebook shows as a table."""
 
-    SHOWN: ClassVar[tuple[str, ...]] = ()  # attributes that tell what it is; by default all fields
-    TABLE: ClassVar[str] = ""  # the one whose elements are rows of the table; by default the object is the only row
+    SHOWN: ClassVar[tuple[str, ...]] = ()  # shown attributes; by default all fields
+    TABLE: ClassVar[str] = ""  # attribute with the table's rows; by default the object is the only row
 
     def __init_subclass__(cls) -> None:
-        cls.__repr__ = cls.__repr__  # type: ignore[method-assign]  # of its own, so that @dataclass writes none
+        cls.__repr__ = cls.__repr__  # type: ignore[method-assign]  # keeps @dataclass from writing one
 
     def __repr__(self) -> str:
         texts = [(name, _text(name, value)) for name, value in self.shown().items()]
@@ -38,7 +38,7 @@ class Shown:
         return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 4]}...)"
 
     def shown(self) -> dict[str, Any]:
-        """Return what tells what it is, by name."""
+        """Return the shown attributes by name."""
         names = self.SHOWN or getattr(self, "__dataclass_fields__", ())
         return {name.rpartition(".")[2]: attrgetter(name)(self) for name in names}
 
@@ -53,7 +53,7 @@ class Shown:
 
 
 def _text(name: str, value: Any) -> str:
-    """Return a value in a few characters: a name, a number, or how many of what there are; "" if it says nothing."""
+    """Return a value as a short text: a name, a number, or a count and type; "" if there is nothing to show."""
     if isinstance(value, int | float):
         if not value or not math.isfinite(value):
             return ""
@@ -74,7 +74,6 @@ def _text(name: str, value: Any) -> str:
 
 
 def _table(records: Iterable[Mapping[str, Any]]) -> str:
-    """Return the first records as a table in HTML, and how many more there are."""
     every = list(records)
     columns = [Column[Mapping[str, Any]](name, itemgetter(name), partial(_text, name)) for name in (every or [{}])[0]]
     more = f"<p>and {len(every) - _MOST} more</p>" if len(every) > _MOST else ""

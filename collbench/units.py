@@ -1,4 +1,4 @@
-"""Text for people: sizes, times and rates. Inside the code there are only bytes, seconds and bytes per second."""
+"""Text of sizes, times and rates, which the code keeps in bytes, seconds and bytes per second."""
 
 import math
 import re
@@ -9,21 +9,21 @@ from msgspec import Meta
 
 from collbench.errors import UsageError
 
-FASTEST, SLOWEST = 1e-15, 1e9  # seconds; whatever an operation takes lies between
+FASTEST, SLOWEST = 1e-15, 1e9  # seconds; bounds of the time of an operation
 
-Seconds = Annotated[float, Meta(gt=FASTEST, lt=SLOWEST)]  # a time that an operation can take
-Duration = Annotated[float, Meta(ge=0, lt=SLOWEST)]  # the time of a part, which may be none
+Seconds = Annotated[float, Meta(gt=FASTEST, lt=SLOWEST)]  # the time of an operation
+Duration = Annotated[float, Meta(ge=0, lt=SLOWEST)]  # the time of a part, which may be 0
 Moment = Annotated[float, Meta(gt=-SLOWEST, lt=SLOWEST)]  # a moment on some clock, or a difference of two
-Factor = Annotated[float, Meta(gt=0, lt=SLOWEST)]  # how many times as much
-Count = Annotated[int, Meta(ge=0)]  # a number of things
+Factor = Annotated[float, Meta(gt=0, lt=SLOWEST)]
+Count = Annotated[int, Meta(ge=0)]
 
 _BINARY = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-LARGEST = 2**60  # bytes that a size may have
+LARGEST = 2**60  # largest size in bytes
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:I?B)?\s*", re.IGNORECASE)
 
 
 def parse_size(text: str | int, option: str = "") -> int:
-    """Bytes from `8`, `64K`, `1.5G`, `128KB` or `2MiB`; every suffix is binary, as in nccl-tests."""
+    """Return the bytes of `8`, `64K`, `1.5G`, `128KB` or `2MiB`; every suffix is binary, as in nccl-tests."""
     match, named = _SIZE.fullmatch(str(text)), f"{option} {text!r}".lstrip()
     if not match:
         raise UsageError(f"{named} is not a size; write bytes or a binary suffix, such as 8, 64K, 128M or 1.5G")
@@ -34,12 +34,12 @@ def parse_size(text: str | int, option: str = "") -> int:
 
 
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3.6e3, "d": 86.4e3, "w": 604.8e3}
-"""What a duration's unit, as people write it, is in seconds."""
+"""Seconds of each unit of a duration."""
 QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
 def duration(text: str, alone: str = "") -> float:
-    """Return the seconds of `500ms`, `5s` or `2min`, with `alone` as the unit of a number alone; 0 of other text."""
+    """Return the seconds of `500ms`, `5s` or `2min`; `alone` is the unit of a plain number, other text gives 0."""
     match = QUANTITY.fullmatch(text)
     if not match:
         return 0.0
@@ -48,7 +48,7 @@ def duration(text: str, alone: str = "") -> float:
 
 
 def parse_duration(text: str | float, option: str) -> float:
-    """Return the seconds of `500ms`, `5s`, `12h` or a number; UsageError, which names the option, of other text."""
+    """Return the seconds of `500ms`, `5s`, `12h` or a number; UsageError with the option's name for other text."""
     seconds = duration(str(text), "s")
     if not seconds:
         raise UsageError(f"{option} {text!r} is no duration; write one such as 500ms, 5s, 2min, 12h or 30d")
@@ -56,7 +56,7 @@ def parse_duration(text: str | float, option: str) -> float:
 
 
 def parse_share(text: str | float, option: str) -> float:
-    """Return the number between 0 and 1, neither included, of `5%` or `0.05`; UsageError of another."""
+    """Return the number of `5%` or `0.05`; UsageError unless it is above 0 and below 1."""
     match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*(%?)\s*", str(text))
     share = float(match[1]) if match else 0.0
     if match and match[2]:
@@ -67,7 +67,7 @@ def parse_share(text: str | float, option: str) -> float:
 
 
 def parse_numbers(text: str) -> list[int]:
-    """Return the numbers of `64,96` or `8..8192`, which doubles, each once and ascending; none of any other text."""
+    """Return the numbers of `64,96` or `8..8192` (doubling), unique and ascending; empty for other text."""
     numbers: set[int] = set()
     for word in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,12})(?:\.\.(\d{1,12}))?\s*", word, re.ASCII)
@@ -76,7 +76,6 @@ def parse_numbers(text: str) -> list[int]:
         number, last = int(match[1]), int(match[2] or match[1])
         if match[2] and not 0 < number <= last:
             return []
-        # A range doubles from its first number on.
         numbers.add(number)
         while 0 < 2 * number <= last:
             number *= 2
@@ -85,7 +84,7 @@ def parse_numbers(text: str) -> list[int]:
 
 
 def format_size(nbytes: float) -> str:
-    """`8 B`, `64 KiB`, `1.5 GiB`: at most four significant characters, exact for powers of two."""
+    """Return `8 B`, `64 KiB` or `1.5 GiB`, with at most four significant digits."""
     for suffix in ("B", "KiB", "MiB", "GiB"):
         if nbytes < 1024:
             return f"{nbytes:.4g} {suffix}"
@@ -93,29 +92,29 @@ def format_size(nbytes: float) -> str:
     return f"{nbytes:.4g} TiB"
 
 
-MOST_DIGITS = 3  # that a time or a rate is printed with
+MOST_DIGITS = 3  # of a printed time or rate
 
 
 def digits(halfwidth: float) -> int:
-    """Return how many digits of a number are sure, by half of its interval over it: 0.01 three, 0.15 two, 1 one."""
+    """Return a number's certain digits, given half its interval over it: 3 for 0.01, 2 for 0.15, 1 for 1."""
     if not halfwidth > 0:
         return MOST_DIGITS
     return min(MOST_DIGITS, max(1, 1 + math.ceil(-math.log10(halfwidth))))
 
 
 def significant(value: float, count: int, most: int = 12) -> str:
-    """Return a number with so many significant digits, without exponent, at most so many decimals: 0.15, 25, 160."""
+    """Return a number with `count` significant digits and at most `most` decimals, without exponent: 0.15, 25, 160."""
     if not value or not math.isfinite(value):
         return f"{value:.0f}"
     place = count - 1 - math.floor(math.log10(abs(value)))
     rounded = round(value, place)
-    # Rounding may have added a digit in front: 0.996 of two digits is 1.0.
+    # Rounding may add a digit in front: 0.996 with two digits is 1.0.
     decimals = count - 1 - math.floor(math.log10(abs(rounded))) if rounded else place
     return f"{rounded:.{min(most, max(0, decimals))}f}"
 
 
 def format_seconds(seconds: float, count: int = MOST_DIGITS) -> str:
-    """So many significant digits in the unit that suits: `310 ns`, `4.21 us`, `1.5 ms`, `2 s`; of two `25 ms`."""
+    """Return a time in a suitable unit with `count` significant digits: `310 ns`, `4.21 us`, `1.5 ms`, `2 s`."""
     scale, unit = 1.0, "s"
     for smaller, name in ((1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")):
         if abs(seconds) < 999.5 * smaller:
@@ -125,7 +124,7 @@ def format_seconds(seconds: float, count: int = MOST_DIGITS) -> str:
 
 
 def format_rate(rate: float, count: int = MOST_DIGITS) -> str:
-    """Bytes per second in GB/s (1e9, as nccl-tests counts), with the decimals that a column of them needs."""
+    """Return bytes per second as GB/s (1e9, as in nccl-tests), with decimals suited to a column."""
     gigabytes = rate / 1e9
     decimals = 1
     if gigabytes < 10:
@@ -134,7 +133,7 @@ def format_rate(rate: float, count: int = MOST_DIGITS) -> str:
 
 
 def format_figure(value: float) -> str:
-    """Return a number of three digits, or all of a larger number: 0.00014, 1.62, 3,903; `?` if it is not finite."""
+    """Return a number with three digits, or all digits of a larger one: 0.00014, 1.62, 3,903; `?` if not finite."""
     if not math.isfinite(value):
         return "?"
     return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
@@ -144,7 +143,7 @@ RANGE = " .. "  # the sign of a range, in every output
 
 
 def format_range(low: float, high: float, form: Callable[[float], str] = format_figure) -> str:
-    """Return `1.58 .. 1.66`, `1.6` where both ends read alike, and nothing where one is not known."""
+    """Return `1.58 .. 1.66`, `1.6` if both ends have the same text, and an empty text if one is unknown."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return ""
     return RANGE.join(dict.fromkeys((form(low), form(high))))
@@ -156,7 +155,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def format_interval(low: float, high: float, form: Callable[[float], str] = format_figure) -> str:
-    """Return ` (1.58 .. 1.66)`, to stand behind a value; of what is not known nothing is said."""
+    """Return ` (1.58 .. 1.66)` to follow a value, without unknown ends."""
     if math.isfinite(low) and math.isfinite(high):
         return f" ({form(low)}{RANGE}{form(high)})"
     if math.isfinite(low):
@@ -165,12 +164,12 @@ def format_interval(low: float, high: float, form: Callable[[float], str] = form
 
 
 def printable(text: str) -> str:
-    """Return the text with a reversible escape for each character that no line of text should hold."""
+    """Return the text with reversible escapes for unprintable characters."""
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
 def unit_of(seconds: float) -> tuple[float, str]:
-    """Seconds of the unit that suits a long time, and its name: days, hours, min or s."""
+    """Return the seconds and the name of a suitable unit for a long time: days, hours, min or s."""
     units = ((86400.0, "days"), (3600.0, "hours"), (60.0, "min"))
     return next((unit for unit in units if seconds >= 2 * unit[0]), (1.0, "s"))
 
@@ -182,12 +181,12 @@ def format_duration(seconds: float, count: int = MOST_DIGITS) -> str:
 
 
 def format_rounded(value: float, count: int) -> str:
-    """Return a number of so many significant digits, or of three if these are all: 5,100, 310, 0.64."""
+    """Return a number with `count` significant digits: 5,100, 310, 0.64."""
     return format_figure(value if count == MOST_DIGITS else float(significant(value, count)))
 
 
 def format_count(value: float, count: int = MOST_DIGITS) -> str:
-    """Return a large number in three digits, or in fewer: `950`, `12.3 k`, `1.23 M`, `4.5 bn`, `2 tn`."""
+    """Return a large number with at most three digits: `950`, `12.3 k`, `1.23 M`, `4.5 bn`, `2 tn`."""
     if count != MOST_DIGITS:
         value = float(significant(value, count))
     for scale, unit in ((1e12, " tn"), (1e9, " bn"), (1e6, " M"), (1e3, " k")):
@@ -197,6 +196,6 @@ def format_count(value: float, count: int = MOST_DIGITS) -> str:
 
 
 def format_list(items: Iterable[object]) -> str:
-    """Return `2, 3 and 4` of several items; nothing of none."""
+    """Return items as `2, 3 and 4`; empty if there are none."""
     words = list(map(str, items))
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))

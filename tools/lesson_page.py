@@ -25,15 +25,15 @@ PICTURES = {  # below the text of a screen
 }
 
 STEPS = {
-    "cpu-4-ranks-scale": "a step on one, two and four ranks",
-    "cpu-2-ranks-overlap": "every way to overlap, none of which surely gains",
-    "cpu-2-ranks-narrow": "narrower wires: their times and their errors",
-    "cpu-2-ranks-jitter-slow": "who comes last where rank 1 computes half as much again",
-    "cpu-2-ranks-jitter": "the same with nobody slowed, where nobody is accused",
-    "cpu-2-ranks-styles": "strategies where rank 1 computes four times as much",
-    "cpu-2-ranks-styles-even": "the same with nobody slowed",
+    "cpu-4-ranks-scale": "one, two and four ranks",
+    "cpu-2-ranks-overlap": "all kinds of overlap, without a sure gain",
+    "cpu-2-ranks-narrow": "narrow wire formats: times and errors",
+    "cpu-2-ranks-jitter-slow": "late ranks, with rank 1 computing 1.5 times as much",
+    "cpu-2-ranks-jitter": "the same without a slow rank",
+    "cpu-2-ranks-styles": "strategies, with rank 1 computing four times as much",
+    "cpu-2-ranks-styles-even": "the same without a slow rank",
 }
-"""The committed runs of training steps, and what each shows."""
+"""The committed runs of training steps, and their subjects."""
 
 
 class Linked(Voice):
@@ -70,23 +70,22 @@ def scaling_page() -> str:
     """Return the text of docs/lesson-scaling.md: the chapters on training steps, and the runs that measured them."""
     parts = [
         "# The second lesson: what more ranks bring",
-        "For whoever trains on several GPUs and asks what more of them bring. The [first lesson](lesson.md) takes one "
-        "all-reduce apart. Here ranks compute and add up their gradients, which is a [step](steps.md). These are the "
-        "last chapters of `collbench lesson`. Guess before you open an answer.",
+        "The [first lesson](lesson.md) is about one all-reduce. In this one, ranks compute and add up their "
+        "gradients: a training [step](steps.md). These are the last chapters of `collbench lesson`.",
     ]
     for number, chapter in enumerate(content().chapters, 1):
         parts += [f"## {number}. {chapter['title']}\n\n{chapter['idea']}", _question(chapter)]
         parts += [f"`{chapter['command']}`", chapter["after"]]
     runs = "\n".join(f"* [{run}](../results/{run}): {shows}" for run, shows in STEPS.items())
-    parts.append(f"## Measured on two cores\n\n`collbench report results/RUN` shows all of a run.\n\n{runs}")
+    parts.append(f"## Measured on two cores\n\n`collbench report results/RUN` shows a whole run.\n\n{runs}")
     return "\n\n".join(parts) + "\n"
 
 
 def _parts(lesson: Content) -> Iterator[str]:
     yield f"# {lesson.title}"
     yield (
-        "`collbench lesson` writes this page with the numbers of *your* machine, with drawings that move and kernels "
-        "that it breaks on purpose. Here each number is a link to the committed run that it is of."
+        "`collbench lesson` writes this page with the numbers of *your* machine, moving drawings, and kernels that it "
+        "breaks on purpose. Here each number links to its committed run."
     )
     yield lesson.intro
     yield f"## One formula\n\n{lesson.formula}"
@@ -161,8 +160,8 @@ def _reason(reason: Part) -> str:
 
 def _broken() -> Iterator[str]:
     yield (
-        "## Break it\n\nThe page tries each of these on your machine, and tells whether the check of a sweep and a "
-        "race detector notice. The memory model of PTX allows the bad end of each:\n"
+        "## Break it\n\nThe page tries each change on your machine, and shows whether the check of a sweep and a race "
+        "detector notice it. The PTX memory model allows each bad end:\n"
     )
     for experiment in breaks.experiments():
         steps = breaks.witnesses()[experiment["name"]]["steps"]
@@ -175,7 +174,7 @@ def _end(lesson: Content) -> str:
     sources = "\n".join(f"* {where}" for where in dict.fromkeys(where for _, where in lesson.sources))
     return (
         "## Now you\n\n`collbench exercise` has ten puzzles: kernels with a hole, and a judge that names the first "
-        "wrong element and catches races.\n\n[Why the kernels are right](kernels.md) · "
+        "wrong element and finds races.\n\n[Why the kernels are right](kernels.md) · "
         "[what textbooks count](model.md#what-textbooks-count) · [when hand-written kernels win on "
         "GPUs](model.md#when-hand-written-kernels-win) · [which "
         "MPI](measuring.md#which-mpi) · [the second lesson: training steps](lesson-scaling.md)"

@@ -1,19 +1,19 @@
-"""The command line: how a command begins and, whatever happens, ends: with an exit status and at most one line.
+"""Entry points of the command line: errors become one line and an exit status.
 
-Until `main` runs, Ctrl-C is a traceback of Python's, so this module imports nothing that is not there already.
+Ctrl-C before `main` runs prints Python's traceback, so this module imports only `sys`.
 """
 
 import sys
 
 
 def program() -> None:
-    """`all_reduce_perf` and its like, by the name that the program was started by."""
+    """Run the command with the name of the started program, for example `all_reduce_perf`."""
     sys.argv[1:1] = [sys.argv[0].rpartition("/")[2]]
     main()
 
 
 def main(warning: str = "") -> None:
-    """Run a command; every error, and a warning of what ran before it, becomes one line on stderr."""
+    """Run a command; print each error, and an earlier `warning`, as one line on stderr."""
     from collbench.host.isolation import isolate
 
     warning = isolate() or warning
@@ -29,7 +29,7 @@ def main(warning: str = "") -> None:
         _process.prepare()
         warnings.showwarning = _warn
         _warn_once(warning)
-        # Whatever PYTHONWARNINGS says of the warnings of libraries, collbench's own are printed.
+        # PYTHONWARNINGS may hide the warnings of libraries, but not collbench's own.
         warnings.simplefilter("default", Notice)
         with _process.agreed(_launched()):
             from collbench.cli.group import group
@@ -53,7 +53,6 @@ def main(warning: str = "") -> None:
 
 
 def _warn_once(warning: str) -> None:
-    """Print a warning, if there is one, in one process of those that a launcher started."""
     if warning:
         from collbench.host.launcher import launched
 
@@ -62,13 +61,13 @@ def _warn_once(warning: str) -> None:
 
 
 def _launched() -> tuple[int, int] | None:
-    """Return rank and number of the processes that carry out this command together; None where there is but one."""
+    """Return this process's rank and the number of processes that run the command together; None for one process."""
     from collbench.presence import found
 
-    words = sys.argv[1:]
-    while words and words[0].partition("=")[0] == "--rendezvous":  # the one option that may stand before the command
-        words = words[1 if "=" in words[0] else 2 :]
-    record = found(words[0]) if words else None
+    arguments = sys.argv[1:]
+    while arguments and arguments[0].partition("=")[0] == "--rendezvous":  # the only option before a command
+        arguments = arguments[1 if "=" in arguments[0] else 2 :]
+    record = found(arguments[0]) if arguments else None
     if not record or not record.together:
         return None
     from collbench.errors import UsageError
@@ -80,11 +79,11 @@ def _launched() -> tuple[int, int] | None:
 
 
 def _leave(how: str) -> None:
-    """Tell the watchdog of a launcher's processes that this process leaves: others may wait for it."""
+    """Call the method `how` of the launcher watchdog, if it runs: other processes may wait for this one."""
     if watching := sys.modules.get("collbench.measure.launcher_watchdog"):
         getattr(watching.WATCHDOG, how)()
 
 
 def _warn(message: Warning | str, *where: object, **more: object) -> None:
-    """Print a warning in one line, without its place in the code, which is of no use to the user."""
+    """Print a warning in one line, without its place in the code."""
     sys.stderr.write(f"collbench: {message}\n")

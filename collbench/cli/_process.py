@@ -1,7 +1,7 @@
-"""The process of a command: its standard streams, and the one line that an error becomes.
+"""Standard streams of a command, and the one line printed for an error.
 
-Streams may be closed, full or unable to write a character: a loss is said, and nothing breaks.  An error that nobody
-foresaw is one line too, and what one process of a launcher refuses, all refuse.
+Streams may be closed, full or unable to encode a character; lost output is reported and nothing crashes.  An unforeseen
+error is printed as one line, too.  Under a launcher, all processes fail if one refuses the command.
 """
 
 import contextlib
@@ -19,12 +19,15 @@ from collbench.exits import BAD, NOBODY_READS
 from collbench.host import signals
 from collbench.present.terminal import is_terminal, room, wrapped
 
-SHOW = "COLLBENCH_TRACEBACK"  # set to 1, the variable has the traceback printed
+SHOW = "COLLBENCH_TRACEBACK"  # 1 prints the traceback of an unforeseen error
 _LONGEST = 300  # characters of the error itself
 
 
 class Unwritable(Exception):
-    """Standard output takes no more; `quietly` if its reader has gone, as after `| head`.  Click eats OSErrors."""
+    """Standard output cannot be written; `quietly` if its reader has gone, as after `| head`.
+
+    It is not an OSError, because click hides those.
+    """
 
     def __init__(self, reason: OSError) -> None:
         super().__init__(f"cannot write to standard output: {reason.strerror}; what is missing there is lost")
@@ -32,12 +35,12 @@ class Unwritable(Exception):
 
 
 class _Output(io.FileIO):
-    """Standard output, which raises Unwritable once, and standard error, whose loss must not end a measurement."""
+    """A standard stream: a failing output raises Unwritable once, a failing error stream must not end a measurement."""
 
     lost = False
 
     def write(self, data: Any) -> int:
-        """Write as FileIO does, and raise Unwritable where it cannot."""
+        """Write as FileIO does; Unwritable if standard output fails for the first time."""
         if not self.lost:
             try:
                 return super().write(data)
@@ -49,9 +52,9 @@ class _Output(io.FileIO):
 
 
 class _Wrapping(io.TextIOWrapper):
-    """For a terminal: lines that are too long for it go on below themselves, and no word is broken.
+    """Text stream that wraps long lines between words on a terminal.
 
-    What a program reads, a line of JSON or an error, stays whole, and so does what moves the cursor.
+    JSON, errors and text that moves the cursor are not wrapped.
     """
 
     def write(self, text: str) -> int:
@@ -65,26 +68,26 @@ class _Wrapping(io.TextIOWrapper):
         return len(text)
 
     def write_whole(self, text: str) -> int:
-        """Write text for a program, such as CSV, with its lines as they are."""
+        """Write text for a program, such as CSV, without wrapping."""
         return super().write(text)
 
 
-_CODE = re.compile(r"\x1b\[[0-9;]*m")  # of a colour, which takes no room
-_PROGRAMS = ('"', "{", "[", "#", "collbench: ")  # begin lines that programs read: JSON, other tools', errors
+_CODE = re.compile(r"\x1b\[[0-9;]*m")  # a colour, which has no width
+_PROGRAMS = ('"', "{", "[", "#", "collbench: ")  # beginnings of lines for programs: JSON, other tools' output, errors
 
 
 def coloured() -> bool:
-    """Return whether standard output may have colours: a terminal knows them and NO_COLOR is empty (no-color.org)."""
+    """Return whether to colour standard output: its terminal can, and NO_COLOR is empty (no-color.org)."""
     return obeys(sys.stdout) and not os.environ.get("NO_COLOR")
 
 
 def obeys(stream: TextIO) -> bool:
-    """Return whether it is a terminal that understands escape codes, as none of TERM=dumb, an empty one or nothing."""
+    """Return whether the stream is a terminal with escape codes; one with TERM=dumb or without TERM has none."""
     return is_terminal(stream) and os.environ.get("TERM", "") not in ("", "dumb")
 
 
 def prepare() -> None:
-    """Make this process's own streams such; others, as a test's, stay as they are."""
+    """Replace the standard streams of this process; streams that a test replaced stay."""
     _occupy()
     if sys.stdout is sys.__stdout__:
         sys.stdout = _text(io.BufferedWriter(_Output(1, "w", closefd=False)), sys.stdout)
@@ -93,7 +96,7 @@ def prepare() -> None:
 
 
 def _text(binary: Any, before: Any) -> io.TextIOWrapper:
-    """Return text for that file: a character that the terminal does not know is a question mark."""
+    """Return a text stream over a binary one; a character that cannot be encoded becomes a question mark."""
     direct = not isinstance(binary, io.BufferedWriter)
     lines = direct or binary.isatty()
     encoding = getattr(before, "encoding", "utf-8")
@@ -101,17 +104,17 @@ def _text(binary: Any, before: Any) -> io.TextIOWrapper:
 
 
 def _occupy() -> None:
-    """Take the numbers of closed streams, which the next file to be opened, a run's, would get otherwise."""
+    """Open the descriptors of closed streams, or the next opened file, perhaps a run file, would get them."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
-            # Read-only, so that what is written to standard output fails and is reported.
+            # Read-only, so that a write to standard output fails and is reported.
             os.open(os.devnull, os.O_WRONLY if number == 2 else os.O_RDONLY)
 
 
 def ending(error: BaseException) -> tuple[str, int]:
-    """Return the message for an error, empty where nothing is left to say, and the exit status."""
+    """Return the message for an error, empty if nothing is to be printed, and the exit status."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", signals.status(error)
     if isinstance(error, SystemExit):
@@ -124,10 +127,10 @@ def ending(error: BaseException) -> tuple[str, int]:
 
 
 def on_purpose(error: BaseException) -> tuple[str, int] | None:
-    """Return message and exit status, as `ending` does, of an error that is raised on purpose; None for others."""
+    """Return message and exit status, as `ending` does, of an expected error; None for others."""
     if isinstance(error, CollbenchError):
         return str(error), error.exit_status
-    click = sys.modules.get("click")  # which may be what cannot be imported
+    click = sys.modules.get("click")  # the error may be that click cannot be imported
     if not click:
         return None
     if isinstance(error, click.UsageError) and error.ctx and type(error) is not click.BadParameter:
@@ -142,7 +145,7 @@ def on_purpose(error: BaseException) -> tuple[str, int] | None:
 
 
 def _misused(error: Any) -> str:
-    """Return one line: what is missing, unexpected, no option or no command, and what there is."""
+    """Return one line for a misused command: the error, and the choices or where to find them."""
     message = error.format_message().rstrip(".")
     choices = f"`{error.ctx.command_path} --help` says what it takes"
     if hasattr(error.ctx.command, "list_commands"):
@@ -151,7 +154,7 @@ def _misused(error: Any) -> str:
 
 
 def unforeseen(error: BaseException) -> str:
-    """Return the line for an error that nobody foresaw, after its traceback was written or printed."""
+    """Return the line for an unforeseen error, after writing its traceback to a file or printing it."""
     text = "".join(traceback.format_exception(error))
     what = traceback.format_exception_only(error)[-1].strip()[:_LONGEST]
     if os.environ.get(SHOW) == "1":
@@ -167,7 +170,7 @@ def unforeseen(error: BaseException) -> str:
 
 
 def _as_ours(reason: Exception) -> CollbenchError:
-    """Return an error that can be sent to other processes; empty where nothing is left to say."""
+    """Return the error as one that can be sent to other processes; its text is empty if nothing is to be printed."""
     if isinstance(reason, CollbenchError):
         return reason
     if intended := on_purpose(reason):
@@ -177,7 +180,7 @@ def _as_ours(reason: Exception) -> CollbenchError:
 
 @contextlib.contextmanager
 def agreed(launched: tuple[int, int] | None) -> Iterator[None]:
-    """Surround a command that processes of this rank and size carry out together; None where there is but one."""
+    """Make all processes of a launcher fail together; `launched` is (rank, size), None for a single process."""
     if not launched:
         yield
         return
@@ -195,7 +198,7 @@ def agreed(launched: tuple[int, int] | None) -> Iterator[None]:
         if not str(error):
             raise
 
-    # The others have to hear of it, or they would wait for this process in their next exchange.
+    # Send the error to the others, or they would wait for this process in their next exchange.
     try:
         from collbench.measure.worker import agree_on
 
@@ -203,9 +206,9 @@ def agreed(launched: tuple[int, int] | None) -> Iterator[None]:
     except CollbenchError as agreed_error:
         error = agreed_error
     except ImportError:
-        pass  # what is broken here is what it takes to speak to the others
+        pass  # the broken module is the one that the exchange needs
     if error.agreed:
         WATCHDOG.stop()
-        if launched[0]:  # only the first says what all agreed upon
+        if launched[0]:  # only rank 0 prints an error that all agreed on
             sys.exit(error.exit_status)
     raise error

@@ -1,6 +1,7 @@
-"""All commands, by their records (collbench/presence.py), imported when called; and their earlier names.
+"""The group of all commands, each imported when it is called.
 
-The part of a command's module docstring that has its examples ends the command's own help.
+Records in collbench/presence.py name the commands.  The help of a command ends with the examples in its module's
+docstring.
 """
 
 import os
@@ -16,18 +17,21 @@ from collbench.host.launcher import RENDEZVOUS
 from collbench.presence import SECTIONS, Command, commands, found
 from collbench.present.notices import renamed
 
-_MEETING = "Under a launcher, also behind the command: meet in this folder, which all see, not by MPI or torch's store."
+_MEETING = (
+    "Under a launcher: connect the processes through this shared folder, not through MPI or torch's store. May also "
+    "follow the command."
+)
 
 
 class Commands(click.Group):
-    """The commands of all folders, and those that a family makes, as the programs of nccl-tests."""
+    """The commands of all folders, and families of commands, such as the programs of nccl-tests."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         """Return the names of all listed commands."""
         return sorted(name for name, record in commands().items() if record.listed)
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
-        """Take `help COMMAND`, an earlier form, for `COMMAND --help`."""
+        """Accept the earlier form `help COMMAND` of `COMMAND --help`."""
         if arguments[:1] == ["help"]:
             asked = " ".join([*arguments[1:2], "--help"])
             renamed(" ".join(arguments), asked)
@@ -35,7 +39,7 @@ class Commands(click.Group):
         return super().parse_args(context, arguments)
 
     def resolve_command(self, context: click.Context, arguments: list[str]) -> Any:
-        """Name the choices where a command does not exist; say today's name of an earlier one."""
+        """Resolve a command; an unknown one is an error with the choices, a renamed one prints its present name."""
         if self.get_command(context, arguments[0]) is None:
             raise unknown("command", arguments[0], self.list_commands(context))
         record = found(arguments[0])
@@ -46,7 +50,7 @@ class Commands(click.Group):
         return super().resolve_command(context, arguments)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Import one command, or make the one whose name has the ending of a family."""
+        """Import a command, or make it if its name belongs to a family."""
         record = found(name)
         if not record:
             return None
@@ -59,13 +63,13 @@ class Commands(click.Group):
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands in --help, by section."""
         for title, records in by_section().items():
-            formatter.write(f"\n{title}\n")  # which may be a question, and gets no colon
+            formatter.write(f"\n{title}\n")  # no colon: a title may be a question
             with formatter.indentation():
                 formatter.write_dl([(record.name, record.line) for record in records])
 
 
 def by_section() -> dict[str, list[Command]]:
-    """Return the records of all listed commands by the section of --help, as they stand there."""
+    """Return the records of all listed commands by section, in the order of --help."""
     sections: dict[str, list[Command]] = {title: [] for title in SECTIONS}
     for record in sorted(commands().values(), key=lambda record: record.place):
         if record.listed:
@@ -74,13 +78,13 @@ def by_section() -> dict[str, list[Command]]:
 
 
 def _examples(record: Command) -> str:
-    """Return the examples of a command's module, each a paragraph that click leaves as it is."""
+    """Return the examples of a command's module as paragraphs that click does not wrap."""
     text = sys.modules[f"{record.package}.{record.code.partition(':')[0]}"].__doc__ or ""
     return "\n\n".join(f"\b\n{part}" for part in text.split("\n\n") if part.startswith("For example:"))
 
 
 def _meet_in(context: click.Context, option: click.Parameter | None, folder: str | None) -> None:
-    """Name the folder in the environment, where it is looked for when the processes are connected."""
+    """Put the folder into the environment, which is read when the processes connect."""
     if folder == "":
         raise UsageError("--rendezvous names no folder; give one that all processes see")
     if folder:
@@ -88,7 +92,7 @@ def _meet_in(context: click.Context, option: click.Parameter | None, folder: str
 
 
 def _without_rendezvous(context: click.Context, arguments: list[str]) -> list[str]:
-    """Return a command line without the group's option, which may stand behind the command too."""
+    """Return a command line without --rendezvous, which may also follow the command."""
     words, left = iter(arguments), []
     for word in words:
         option, equals, folder = word.partition("=")
@@ -103,8 +107,8 @@ def _without_rendezvous(context: click.Context, arguments: list[str]) -> list[st
 @click.version_option(__version__, "-V", "--version", prog_name="collbench")
 @click.option("--rendezvous", help=_MEETING, metavar="FOLDER", expose_value=False, callback=_meet_in)
 def group() -> None:
-    """Find out how fast your GPUs talk to each other, whether that number is right, and where the time goes.
+    """Measure how fast your GPUs communicate, check the results, and see where the time goes.
 
-    Start with `collbench sweep`, an all-reduce on all GPUs, or without any on two cores.  `collbench verify` checks a
-    new machine, `collbench predict dgx-h100` needs none, and `collbench COMMAND --help` has examples.
+    Start with `collbench sweep`: an all-reduce on all GPUs, or on two CPU cores if there is no GPU.  `collbench verify`
+    checks a new machine, `collbench predict dgx-h100` needs no GPU, and `collbench COMMAND --help` shows examples.
     """

@@ -1,4 +1,4 @@
-"""Options and arguments that several commands take, and the requests that are made of their values."""
+"""Options and arguments shared by several commands, and requests made from their values."""
 
 import json
 import os
@@ -26,27 +26,25 @@ T = TypeVar("T")
 
 
 def option(names: str, meaning: str | None = None, **more: Any) -> click.Option:
-    """Return the option of these names, with blanks between; `meaning` is its help."""
+    """Return an option; `names` are separated by blanks, `meaning` is its help."""
     return click.Option(names.split(), help=meaning, **more)
 
 
-# ---------------------------------------------------------------------------------------------------------------- paths
-
-_LONGEST, _LONGEST_NAME = 4000, 255  # characters of a path, bytes of a name in it
+_LONGEST, _LONGEST_NAME = 4000, 255  # characters of a path, bytes of each name in it
 
 
 class _PrintablePath(click.Path):
-    """A path that can be shown; a name that is no UTF-8 can, with a sign for what is none."""
+    """A printable path; bytes that are not UTF-8 are shown as a replacement character."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
-        """Return the path, unless a terminal would obey its name, or no file can have it."""
+        """Return the path; an error if it is empty, too long or has control characters."""
         shown = os.fspath(value).encode(errors="replace").decode()
         if not shown:
-            self.fail("an empty name is no file's", parameter, context)
+            self.fail("the file name is empty", parameter, context)
         if not shown.isprintable():
-            self.fail(f"{shown!r} holds signs that no name should; rename it", parameter, context)
+            self.fail(f"{shown!r} has unprintable characters; rename it", parameter, context)
         if len(shown) > _LONGEST or max(len(name.encode()) for name in shown.split("/")) > _LONGEST_NAME:
-            self.fail(f"{shown!r} is longer than any name of a file", parameter, context)
+            self.fail(f"{shown!r} is too long for a file name", parameter, context)
         return super().convert(value, parameter, context)
 
 
@@ -56,9 +54,10 @@ RUNS = click.Argument(["runs"], metavar="RUN...", nargs=-1, required=True, type=
 
 
 def try_output(path: Path | None, option: str, folder: Path | None) -> None:
-    """UsageError if that file cannot be written, before anything is measured; it stays as it is.
+    """Raise UsageError if a file cannot be written, before anything is measured; the file is not changed.
 
-    Pipes and devices are not opened, and of a launcher's processes the first alone writes.  `folder` is made later.
+    Pipes and devices are not opened.  Under a launcher only rank 0 tries.  A file in `folder`, which is made later, is
+    not tried.
     """
     if path in (None, STANDARD) or (launched() or (0, 1))[0] > 0 or (folder and path.parent == folder):
         return
@@ -67,17 +66,17 @@ def try_output(path: Path | None, option: str, folder: Path | None) -> None:
 
 
 def out_option(meaning: str, metavar: str = "FILE", **more: Any) -> click.Option:
-    """Return `--out` and `-o`, which say where to write."""
+    """Return the option `--out` (`-o`)."""
     return option("-o --out", meaning, metavar=metavar, **{"type": PATH} | more)
 
 
 def folder_option(what: str) -> click.Option:
-    """Return `--out` for a folder that is made; `-o sum` of nccl-tests is refused with the option for it."""
+    """Return `--out` for a folder to make; `-o sum`, as in nccl-tests, is an error that names --redop."""
     return out_option(f"Folder to make for {what}.", "FOLDER", callback=_no_reduction)
 
 
 def _no_reduction(context: click.Context, parameter: click.Parameter, folder: Path | None) -> Path | None:
-    # Imported here, since --help needs none of it, and no NumPy.
+    # Imported late: --help must not import NumPy.
     from collbench.datatypes import REDUCTIONS
 
     reduces = any(other.name == "redop" for other in context.command.params)
@@ -86,35 +85,33 @@ def _no_reduction(context: click.Context, parameter: click.Parameter, folder: Pa
     return folder
 
 
-# ----------------------------------------------------------------------------------------------------------------- JSON
-
 STANDARD = Path("-")  # standard output
 UNMEASURED = "nothing was measured"
 
 
 def json_option(what: str) -> click.Option:
-    """Return the option; `what` says what the JSON is of."""
-    return _written("--json as_json", f"Write {what} as JSON; - prints it, and nothing else.")
+    """Return the option `--json`; `what` names the contents in its help."""
+    return _written("--json as_json", f"Write {what} as JSON; - prints only the JSON.")
 
 
 def csv_option(what: str) -> click.Option:
-    """Return the option; `what` says what has a line."""
-    return _written("--csv as_csv", f"Write a line for each {what} as CSV; - prints it, and nothing else.")
+    """Return the option `--csv`; `what` names the subject of a line in its help."""
+    return _written("--csv as_csv", f"Write CSV with a line for each {what}; - prints only the CSV.")
 
 
 def _written(names: str, meaning: str) -> click.Option:
-    """Return an option for a file, without which, as the last word or before another option, it is `-`."""
+    """Return an option that takes a file; without a file its value is `-`."""
     return option(names, meaning, type=PATH, metavar="FILE|-", is_flag=False, flag_value=str(STANDARD))
 
 
 def write_json(path: Path | None, value: Any, allow_nan: bool = True) -> None:
-    """Write a value as JSON into that file, or print it where the place is STANDARD; nothing where there is none."""
+    """Write a value as JSON to a file, or print it if `path` is STANDARD; None writes nothing."""
     if path:
         write_text(path, "--json FILE", json.dumps(value, indent=2, allow_nan=allow_nan))
 
 
 def write_text(path: Path, option: str, text: str) -> None:
-    """Write the file that an option names, or print where it is STANDARD, with an end to the last line."""
+    """Write text to the file that an option names, or print it if `path` is STANDARD; it ends with a newline."""
     text = text.removesuffix("\n")
     if path == STANDARD:
         getattr(sys.stdout, "write_whole", sys.stdout.write)(f"{text}\n")
@@ -130,7 +127,7 @@ def print_answer(
     columns: Sequence[str] = (),
     records: Iterable[Mapping[str, Any]] = (),
 ) -> None:
-    """Print an answer as a table unless it goes to standard output as JSON or CSV, and write the files of these."""
+    """Print an answer as a table, unless its JSON or CSV goes to standard output, and write the JSON and CSV files."""
     if STANDARD not in (as_json, as_csv):
         table()
     write_json(as_json, document, allow_nan=False)
@@ -139,22 +136,19 @@ def print_answer(
 
 
 def print_basis(model: str, assumed: Sequence[str] = ()) -> None:
-    """Print the first lines of an answer: the described system, if a model of it answers, and what was assumed."""
+    """Print the first lines of an answer: the modelled system, if any, and the assumptions."""
     if model:
         click.echo(f"model of {model}: {UNMEASURED}")
     if assumed:
         click.echo(f"assumed: {', '.join(assumed)}")
 
 
-# --------------------------------------------------------------------------------------------------- names and numbers
-
-
 def completed(
     names: Callable[[], Iterable[str]] | str, several: bool = True, metavar: str = ""
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Return an option's `shell_complete`: the small words of its metavar, and names.
+    """Return an option's `shell_complete`, which proposes `names` and the lower-case words of its metavar.
 
-    Names are a function, or where they are, as `datatypes.REDUCTIONS`, which is imported only then.
+    `names` is a function, or the path of a registry that is imported on completion, for example `datatypes.REDUCTIONS`.
     """
 
     def choices() -> Iterable[str]:
@@ -176,23 +170,18 @@ def completed(
     return complete
 
 
-# -------------------------------------------------------------------------------------------------------------- a sweep
-
-QUIET = option("-q --quiet", "Print the rows and where the run file is, and nothing else.", is_flag=True)
+QUIET = option("-q --quiet", "Print only the rows and the path of the run file.", is_flag=True)
 
 
 def given() -> dict[str, str]:
-    """Return the options that the command line has, each with its longest spelling."""
+    """Return the options given on the command line: the longest spelling by parameter name."""
     context = click.get_current_context()
     every = {str(each.name): max(each.opts, key=len) for each in context.command.get_params(context)}
     return {name: every[name] for name in every if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
 
 
-# ------------------------------------------------------------------------------------------------- options of a request
-
-
 class _Value(click.ParamType):  # type: ignore[type-arg]
-    """The value of a word, within its limits and choices: a time or a share is read, a size stays as it is written."""
+    """Type of a word's value, which checks limits and choices; it parses times and shares, but not sizes."""
 
     def __init__(self, word: Word) -> None:
         self._opt = word.opt
@@ -213,9 +202,9 @@ class _Value(click.ParamType):  # type: ignore[type-arg]
 
 
 def options_of(request: Any, only: str = "", **defaults: Any) -> list[click.Parameter]:
-    """Return the options of a request's words; `only` of some, by their names with blanks between.
+    """Return the options of a request's words; `only` names some of them, separated by blanks.
 
-    Words in `defaults` have another default than in the request, and are options too.
+    `defaults` replaces the defaults of the request, and its words are options even if `only` lacks them.
     """
     names = [*only.split(), *defaults]
     words = [word for word in declared(request).values() if word.opt.names and (not names or word.name in names)]
@@ -238,7 +227,7 @@ def option_of(word: Word) -> click.Option:
         metavar = opt.metavar or "|".join(opt.choices) or getattr(opt.unit, "name", "")
         more |= {"type": _Value(word), "metavar": metavar or None, "multiple": get_origin(word.kind) is Sequence}
         more["shell_complete"] = completed(opt.complete, opt.unit is NAMES, metavar)
-        # A switch that is typed as a number, as `-G 0` of nccl-tests.
+        # A switch that takes a number, such as `-G 0` of nccl-tests.
         if word.kind is bool:
             more["default"] = int(word.default)
     if word.name == "out":
@@ -248,11 +237,11 @@ def option_of(word: Word) -> click.Option:
 
 ANYWHERE = option_of(Word("on", str, get_args(Anywhere)[1], "auto"))
 (HERE,) = options_of(SweepRequest, "on")
-"""Where ranks are started, and not on a described system."""
+"""The option --on for ranks that are started, not modelled on a described system."""
 
 
 class Renaming(click.Command):
-    """A command that still takes earlier options, by their names with blanks between, which its help does not show."""
+    """A command that still takes `earlier` options, separated by blanks, which its help does not show."""
 
     def __init__(self, name: str | None, earlier: str, params: Iterable[click.Parameter], **more: Any) -> None:
         every = list(params)
@@ -260,12 +249,12 @@ class Renaming(click.Command):
         super().__init__(name, params=[each for each in every if each not in self._earlier], **more)
 
     def get_params(self, context: click.Context) -> list[click.Parameter]:
-        """Return all parameters, the earlier ones last and hidden."""
+        """Return all parameters; the earlier ones are last and hidden."""
         for each in self._earlier:
             each.hidden = True  # type: ignore[attr-defined]
         return [*super().get_params(context), *self._earlier]
 
 
 def made(request: type[T], options: Mapping[str, Any], **fixed: Any) -> T:
-    """Return the request that a command's options make; `fixed` are words for which the command has no option."""
+    """Return a request made from a command's options; `fixed` are words for which the command has no option."""
     return request(**{name: options[name] for name in declared(request) if name in options} | fixed)

@@ -1,6 +1,6 @@
-"""A terminal's contents while a command works: rows as they arrive, and below them how far it is.
+"""Rows as they arrive, and a progress line below them.
 
-Progress is on standard error, by rich, and only on a terminal that understands escape codes; a pipe has none of it.
+rich shows progress on standard error, only on a terminal with escape codes.
 """
 
 import sys
@@ -21,10 +21,9 @@ from collbench.results import Result, Skipped
 
 @contextmanager
 def waiting(what: str) -> Iterator[Callable[[str], None]]:
-    """Say on a terminal what is waited for and for how long; taken away before what follows.
+    """Show on a terminal the work that is waited for and its elapsed time, until the block ends.
 
-    Yields a function that replaces it by lines of the work at hand; without a terminal their first is printed every few
-    seconds.
+    Yields a function that replaces the text.  Without a terminal, its first line is printed every few seconds.
     """
     waits = bool(what) and is_leader(launched())
     if waits and obeys(sys.stderr):
@@ -32,43 +31,42 @@ def waiting(what: str) -> Iterator[Callable[[str], None]]:
 
         with _progress(TextColumn("{task.description}", markup=False), TimeElapsedColumn()) as progress:
             task = progress.add_task(what, total=None)
-            yield lambda words: progress.update(task, description=words)
+            yield lambda text: progress.update(task, description=text)
         return
     due = time.monotonic() + SECONDS
 
-    def say_seldom(words: str) -> None:
+    def say_seldom(text: str) -> None:
         nonlocal due
         if waits and time.monotonic() > due:
-            say(f"collbench: at work: {words.splitlines()[0]}")
+            say(f"collbench: at work: {text.splitlines()[0]}")
             due = time.monotonic() + SECONDS
 
     yield say_seldom
 
 
 def _progress(*columns: Any, live: bool = True) -> Any:
-    """Return a progress line of rich on standard error; standard output, which has the rows, is left alone."""
+    """Return rich's progress line on standard error; the rows on standard output are not redirected."""
     from rich.console import Console
     from rich.progress import Progress
 
     console: Any = Console(stderr=True, highlight=False, markup=False, emoji=False)
-    # A command that is killed must not leave the terminal without its cursor.
+    # Keep the cursor: a killed command could not show it again.
     console.show_cursor = lambda show=True: False
     return Progress(
         *columns,
         console=console,
         transient=True,
         auto_refresh=live,
-        refresh_per_second=1,  # ranks measure meanwhile
+        refresh_per_second=1,  # rarely, since ranks are measuring
         redirect_stdout=False,
         redirect_stderr=False,
     )
 
 
 class LiveTable:
-    """Rows as results arrive, with the names of the columns where a new part begins.
+    """Rows as results arrive, with a heading above each case; wrong, failed and disturbed rows are red.
 
-    Rows that are wrong, failed or disturbed are red.  Below them a terminal shows how many of `total` results are there
-    and how long the others take, unless the total is 0.
+    A terminal shows the number of finished results of `total` and the remaining time, unless `total` is 0.
     """
 
     def __init__(self, total: int = 0) -> None:
@@ -79,21 +77,21 @@ class LiveTable:
         if total > 0 and obeys(sys.stderr):
             from rich.progress import TextColumn, TimeRemainingColumn
 
-            words = TextColumn("[{task.completed}/{task.total}] {task.description}", markup=False)
-            self._progress = _progress(words, TimeRemainingColumn(compact=True), live=False)
+            done = TextColumn("[{task.completed}/{task.total}] {task.description}", markup=False)
+            self._progress = _progress(done, TimeRemainingColumn(compact=True), live=False)
             self._task = self._progress.add_task("", total=total)
 
     def begin(self) -> None:
-        """Print what stands above all rows, once the ranks are there; nothing, where every part has its heading."""
+        """Print the lines above all rows, after the ranks have started; by default none."""
 
     def add(self, result: Any) -> None:
-        """Print a result, or a pair of them, as it arrives; here, where there are no rows, only count it."""
+        """Count a result, or a pair of results, as it arrives; subclasses print it, too."""
         self.show(result.case.title, "", [])
 
     def show(self, title: str, heading: str, rows: Sequence[tuple[Result, str]]) -> None:
-        """Print the rows of one case, each with its result, below title and heading where the title is a new one.
+        """Print the rows of one case, each with its result; a new title is printed with the heading above them.
 
-        Without a heading there are rows alone.  A skipped row is printed once for a title; the run file has all.
+        An empty heading prints rows alone.  A skipped row is printed once below a title; the run file has all.
         """
         self.close()
         if heading and title != self._title:
@@ -108,12 +106,12 @@ class LiveTable:
             self._progress.start()
 
     def close(self) -> None:
-        """Take the line of progress away."""
+        """Remove the progress line."""
         if self._progress:
             self._progress.stop()
 
     def _skipped_before(self, results: Sequence[Result]) -> bool:
-        """Return whether all are skipped for reasons that were printed before."""
+        """Return whether all results are skipped for reasons that are already printed."""
         reasons = [(result.implementation, result.reason) for result in results if isinstance(result, Skipped)]
         if len(reasons) < len(results):
             return False
@@ -124,14 +122,14 @@ class LiveTable:
 
 
 def echo_row(line: str, alarming: bool) -> None:
-    """Print a row, in red where it is alarming and the terminal has colours."""
+    """Print a row, in red if it is alarming and the terminal has colours."""
     if alarming and coloured():
         line = click.style(line, fg="red")
     click.echo(line)
 
 
 class ResultTable(LiveTable, Generic[Row]):
-    """A table with a row for each result, below the title of its part."""
+    """A table with a row for each result, below the title of its case."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Results as rows of a table, made while a sweep runs or is predicted, or while a log is imported."""
+"""Tables of measured, predicted and imported results, row by row."""
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -17,39 +17,38 @@ from collbench.units import counted, digits, format_range, format_rate, format_s
 
 LEGEND = "time: median, slowest rank; algbw, busbw: GB/s; vs: the other's time over this row's, above 1 is faster"
 REPORTED_LEGEND = (
-    "time: {figures}; as the log reports; collbench has not checked the results\n"
+    "time: {figures}, as the log reports; collbench has not checked the results\n"
     "algbw, busbw: GB/s, 1e9 bytes/s, computed from size and time"
 )
 EXPECTED_LEGEND = "algbw, busbw: GB/s; vs: the other's time over this row's, above 1 is faster"
 EXPLAIN_LEGEND = (
-    "time: median of one operation; parts: shares of an operation of median length, averaged over ranks\n"
-    "waited: for another rank or the host; moved: bytes; added: and moved; published: barriers, fences, flags;\n"
-    "launch: the rest, such as starting the kernel; tracing: time that keeping the log adds"
+    "time: median of one operation; parts: shares of the median operation, averaged over ranks\n"
+    "waited: for another rank or the host; moved: copied bytes; added: reduced and moved;\n"
+    "published: barriers, fences, flags; launch: the rest, for example the start of the kernel;\n"
+    "tracing: time added by the log"
 )
 WIRES_LEGEND = (
-    "bytes: of an element; vs exact, vs lib: above 1 is faster than the fastest of them; from: from which size on\n"
-    "errors: over the RMS of exact sums; bias: of the mean over all rounds; fed: losses go into the next round"
+    "bytes: per element; vs exact, vs lib: speed-up over the fastest of them; from: smallest size with a speed-up\n"
+    "errors: relative to the RMS of exact sums; bias: of the mean over all rounds; fed: losses enter the next round"
 )
-RAN_LEGEND = "ran: algorithm and protocol by NCCL's own log; symm: a kernel for symmetric buffers; ce: copy engines"
-ESTIMATE = (
-    "estimate: how long NCCL itself expects the operation to take, from its own tables; nothing is measured for it"
-)
+RAN_LEGEND = "ran: algorithm and protocol from NCCL's log; symm: a kernel for symmetric buffers; ce: copy engines"
+ESTIMATE = "estimate: NCCL's prediction of the time, from its own tables"
 SHARED = "no busbw: {sharing}, and within a GPU there is no bus"
 NAME = 16  # characters of an implementation's name
 EXTRAS = "percentiles", "report_cputime", "memory_report"
-"""Columns that a table has where they are asked for; options of `collbench sweep` have these names."""
+"""Optional columns; options of `collbench sweep` have these names."""
 _SPREAD = (("min", 0), ("p95", 95), ("p99", 99), ("max", 100))
 
 
 class Compared(NamedTuple):
-    """A row: a result, and the library's result for the same case, with which it is compared."""
+    """A row: a result, and the library's result for the same case to compare it with."""
 
     result: Timed
     library: Timed | None = None
 
     @property
     def problem(self) -> str:
-        """Why there is no time; some tools print a row without one."""
+        """The reason for a missing time; some tools print rows without times."""
         result = self.result
         if result.problem or result.typical > 0:
             return result.problem
@@ -57,12 +56,12 @@ class Compared(NamedTuple):
 
     @property
     def digits(self) -> int:
-        """How many digits of its time are known."""
+        """The number of significant digits of the time."""
         return digits(_halfwidth(self.result) or 0)
 
     @property
     def ratio(self) -> str:
-        """The library's time over this one; nothing for the library itself, and for a disturbed row."""
+        """The library's time over this row's time; empty for the library itself and for a disturbed row."""
         result, library = self.result, self.library
         if not library or library is result or result.disturbed:
             return ""
@@ -72,17 +71,17 @@ class Compared(NamedTuple):
 
 
 def _rate(row: Compared, rate: float) -> str:
-    """Return a bandwidth with as many digits as are known; a barrier has none."""
+    """Return a bandwidth with as many digits as the time has; empty for a barrier."""
     return format_rate(rate, row.digits) if row.result.case.collective.sized else ""
 
 
 def _busbw(row: Compared) -> str:
-    """Return the bandwidth of each link; ranks that share a GPU have none between them."""
+    """Return the bus bandwidth; empty for ranks that share a GPU, which no link connects."""
     return "" if row.result.note.shared else _rate(row, row.result.busbw)
 
 
 def _halfwidth(result: Timed) -> float | None:
-    """Return half the interval of the median over the median; None where there are too few samples, or none."""
+    """Return half the interval of the median over the median; None if there are too few samples."""
     if isinstance(result, Observed) and math.isfinite(result.relative_halfwidth):
         return result.relative_halfwidth
     return None
@@ -109,12 +108,12 @@ CHECK: Column[Compared] = Column("check", lambda row: remarks(row.result.check, 
 
 
 def _ran(result: Timed) -> str:
-    """Return what a library ran in few characters; only rings and trees have a choice of protocols."""
+    """Return the library's method in few characters; only rings and trees have several protocols."""
     return result.method if result.algorithm in ("ring", "tree") else result.algorithm
 
 
 def _name(width: int, row: Compared) -> str:
-    """Return the implementation, with the version of a library where the width has room for it."""
+    """Return the implementation, with the version of a library if it fits into the width."""
     return row.result.label if len(row.result.label) <= width else row.result.implementation
 
 
@@ -127,13 +126,12 @@ def timed_table(
     bus: bool = True,
     width: int = NAME,
 ) -> Table[Compared]:
-    """Return the table of results that are measured, imported or predicted (`modelled`).
+    """Return a table for measured, imported or predicted (`modelled`) results.
 
-    "vs" compares with the *library*, "" for nothing.  *extra* are those of EXTRAS that the table has.  The library may
-    estimate its times (*estimates*) and tell what *ran*.  Within a GPU there is no *bus* between ranks.  *width* is in
-    characters, of the longest implementation's name.
+    *library* adds the column "vs", *extra* some of EXTRAS, *estimates* the library's own estimates and *ran* its
+    algorithms.  *bus* is false if ranks share a GPU.  *width* is the length of the longest implementation's name.
     """
-    # A model has no samples, and its rows no versions of libraries.
+    # Predictions have no samples and no versions of libraries.
     if modelled:
         extra, estimates, ran, width = (), False, False, NAME
     name: Column[Compared] = Column("", partial(_name, width), form=f"<{width}")
@@ -164,9 +162,9 @@ def _percentile(percent: float, row: Compared) -> float | None:
 
 
 def row(result: Result, library: Timed | None = None, table: Table[Compared] | None = None) -> str:
-    """Return a collective's result as a row; `library` is the result for the same case that it is compared with.
+    """Return a result as a row; `library` is the library's result for the same case, to compare it with.
 
-    Without a table it is a row of the one that has a ratio if there is such a result.
+    Without a `table`, the row belongs to a table with a ratio if `library` is given.
     """
     if isinstance(result, Explanation):
         return EXPLAIN.row(result)
@@ -177,17 +175,15 @@ def row(result: Result, library: Timed | None = None, table: Table[Compared] | N
 
 
 def _part(name: str, importance: int = ALWAYS, form: str = ">8") -> Column[Explanation]:
-    """Return the column of a part of an operation's time, empty for a library."""
     return Column(name, lambda result: result.share(name) if result.tracks else None, "{:.0%}".format, importance, form)
 
 
 def _explained(result: Explanation) -> str:
-    """Return what else there is to say of a row that shows where the time goes."""
     remarks = [result.altered, str(result.note.brief)]
     if result.disturbed:
         remarks.insert(1, result.check)
     if not result.tracks:
-        remarks[:0] = [result.ran, "the inside of a library is not seen"]
+        remarks[:0] = [result.ran, "no parts: libraries keep no log"]
     return "; ".join(filter(None, remarks))
 
 
@@ -209,12 +205,12 @@ EXPLAIN: Table[Explanation] = Table(
 
 
 def remarks(check: str, result: Timed) -> str:
-    """Return the last cell of a row: how it was checked, and what else there is to say of it."""
+    """Return the last cell of a row: its check, its share of the roofline and its note."""
     return ", ".join(filter(None, [check, share_in_words(result), str(result.note.brief)]))
 
 
 def legend_lines(results: Iterable[Result]) -> list[str]:
-    """Return a line below the table for each thing in it that only some tables have."""
+    """Return the lines below a table that explain its optional columns and remarks."""
     results = list(results)
     lines = []
     if any(isinstance(result, Observed) and result.algorithm for result in results):
@@ -227,18 +223,17 @@ def legend_lines(results: Iterable[Result]) -> list[str]:
 
 
 def extra_legends(extra: Collection[str], results: Iterable[Result]) -> Iterator[str]:
-    """Yield what the columns that were asked for are."""
+    """Yield the meanings of the optional columns."""
     if "percentiles" in extra:
         what = sample_in_words(results)
-        yield "min, p95, p99, max: of the samples" + (f", each {what}, which differ by more" if what else "")
+        yield "min, p95, p99, max: of the samples" + (f", each {what}; single operations vary more" if what else "")
     if "report_cputime" in extra:
-        yield "enqueue: of the host, to launch one operation without a graph; the slowest process"
+        yield "enqueue: host time to launch one operation without a graph, on the slowest process"
     if "memory_report" in extra:
-        yield "memory: that the library has taken of a rank's GPU by then, for communicators and connections"
+        yield "memory: GPU memory of a rank that the library has taken so far, for communicators and connections"
 
 
 def _errors(row: Tradeoff) -> Sequence[str]:
-    """Return the largest error, RMS, bias, and bias with losses fed back."""
     if not row.study:
         return "----"
     plain, fed = row.study.plain, row.study.fed
@@ -262,7 +257,7 @@ WIRES: Table[Tradeoff] = Table(
 
 
 def wires_table(tradeoffs: Sequence[Tradeoff]) -> Iterator[str]:
-    """Yield a title and a row for each wire format, for each kind of case: time saved against error introduced."""
+    """Yield a table for each kind of case, with speed-up and error of each wire format."""
     for title in dict.fromkeys(row.case.title for row in tradeoffs):
         rows = [row for row in tradeoffs if row.case.title == title]
         rounds = next((f", {counted(row.study.rounds, 'round')}" for row in rows if row.study), "")
@@ -272,13 +267,11 @@ def wires_table(tradeoffs: Sequence[Tradeoff]) -> Iterator[str]:
 
 
 def _gain(row: Tradeoff, others: Times) -> str:
-    """Return how many times as fast a wire format is as others."""
     gain = row.gain(others)
     return "-" if gain is None else f"{gain:.3g}x"
 
 
 def _pays_from(row: Tradeoff, others: Times) -> str:
-    """Return from which size on it is faster than others."""
     start = row.pays_from(others)
     if row.gain(others) is None:
         return "-"

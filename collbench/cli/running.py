@@ -1,4 +1,4 @@
-"""How a command runs its session and what it writes: lines around the rows, run file, pictures, JSON."""
+"""Run a command's session, and write its run file, plots and JSON."""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ FIRST = "waiting for the first row: kernels are compiled once, then checked"
 
 
 def refuse_launcher(command: str) -> None:
-    """Raise UsageError under an outside launcher, where the command starts its ranks itself."""
+    """Raise UsageError under an outside launcher, for a command that starts its own ranks."""
     if launched():
         raise UsageError(f"collbench {command} starts its ranks itself; leave the launcher out")
 
@@ -38,11 +38,11 @@ def run_session(
     quiet: bool = False,
     assumed: Sequence[str] = (),
 ) -> int:
-    """Run the session to its end or until Ctrl-C, and add each of its results to the table; of a pair, pairs.
+    """Run a session to its end or until Ctrl-C, and add its results, or pairs of results, to the table.
 
-    Returns 0, or the exit status of an interruption, after which nothing more is to be printed.  The session has not
-    been entered yet; of a launcher's processes only the first one uses the table.  Remarks are lines for stderr, once
-    the ranks are there; with `quiet` nothing is said of where the session runs or what is assumed, and no progress.
+    Returns 0, or the exit status of an interruption, after which the command prints nothing more.  The caller has not
+    entered the session.  Under a launcher only rank 0 uses the table.  `remarks` are printed on stderr after the ranks
+    have started.  `quiet` leaves out topology, assumptions and progress.
     """
     parts = [session] if isinstance(session, Session) else session.sessions
     first = parts[0]
@@ -58,7 +58,7 @@ def run_session(
                     click.echo(line, err=True)
             if first.leader:
                 table.begin()
-            # Kernels are compiled before the first row, so it is waited for apart from all others.
+            # The first row has its own wait, since kernels are compiled before it.
             with waiting("" if quiet or first.modelled else FIRST) as tell:
                 results = session.run(tell) if isinstance(session, Session) else session.pairs(tell)
                 begun = list(islice(results, 1))
@@ -66,7 +66,7 @@ def run_session(
                 if first.leader:
                     table.add(result)
         if first.leader and all_skipped(first.results):
-            click.echo("no row has a time: each was skipped, and says why", err=True)
+            click.echo("no row has a time: all are skipped, for the reasons shown", err=True)
     except KeyboardInterrupt as cause:
         click.echo(f"\ninterrupted: {_what_is_left(parts)}", err=True)
         return signals.status(cause)
@@ -74,15 +74,13 @@ def run_session(
 
 
 def _what_is_left(sessions: Sequence[Session]) -> str:
-    """Return where the results of interrupted sessions are."""
     if not sessions[0].results:
         return "nothing was measured"
     paths = " and ".join(str(session.path) for session in sessions if session.path)
-    return f"what was measured is in {paths}" if paths else "nothing was stored"
+    return f"the finished rows are in {paths}" if paths else "nothing was stored"
 
 
 def _about(session: Session) -> list[str]:
-    """Return what the ranks run on, how often they were started, their cores, and what nobody could see of them."""
     lines, placed = [] if session.modelled else [session.topology], []
     if session.header.sweep.starts > 1:
         placed.append(f"started {session.header.sweep.starts} times")
@@ -97,11 +95,11 @@ def _about(session: Session) -> list[str]:
     return lines
 
 
-LAUNCHED = {"graph": "replayed from a CUDA graph", "torch": "launched one by one from PyTorch"}  # others: one by one
+LAUNCHED = {"graph": "replayed from a CUDA graph", "torch": "launched one by one from PyTorch"}
 
 
 def software(session: Session) -> list[str]:
-    """Return what a prediction assumes: how operations start, NCCL's release, and that switches add."""
+    """Return a prediction's assumptions: how operations are launched, NCCL's release, and SHARP."""
     system = session.header.topology.system
     if not session.modelled or not system:
         return []
@@ -112,7 +110,7 @@ def software(session: Session) -> list[str]:
 
 
 def finish(sessions: Sequence[Session]) -> int:
-    """Print what to do about disturbed rows; the exit status of all results."""
+    """Print advice on disturbed rows, and return the exit status of all results."""
     results = [result for session in sessions for result in session.results]
     if sessions[0].leader and (advice := disturbed_in_words(results)):
         click.echo(advice, err=True)
@@ -126,7 +124,7 @@ def measure_and_answer(
     table: LiveTable | None = None,
     quiet: bool = False,
 ) -> int:
-    """Run a session, which shows nothing but a `table`; then show its answer, and write its rows; the exit status."""
+    """Run a session with an optional `table`, call `show`, write the rows as JSON, and return the exit status."""
     interrupted = run_session(session, table or LiveTable(), quiet=quiet)
     if session.leader and not interrupted:
         print_answer(show, as_json, [to_line(row) for row in session.results])
@@ -134,7 +132,7 @@ def measure_and_answer(
 
 
 def say_where(session: Session, plot: bool = True) -> Path:
-    """Print the paths of the run file and of its pictures, which are drawn here; the folder of both."""
+    """Print the path of the run file, draw its plots unless `plot` is false, and return their folder."""
     assert session.path
     click.echo(f"run file: {session.path}")
     if plot:
@@ -143,15 +141,15 @@ def say_where(session: Session, plot: bool = True) -> Path:
 
 
 def draw_plots(session: Session) -> None:
-    """Draw the pictures of a run next to its file, as `collbench plot` does, and print their paths."""
-    from collbench.plots.kinds import draw  # a run without pictures needs none of it
+    """Draw the plots of a run next to its file, as `collbench plot` does, and print their paths."""
+    from collbench.plots.kinds import draw  # imports Matplotlib
 
     run = session.as_run()
     path = run.path
     try:
         pictures = draw([run], path.parent, ("png",))
     except OSError as error:
-        remedy = "the run file was taken away after its end"
+        remedy = "the run file was deleted after the run"
         if path.exists():
             remedy = f"all that was measured is in {path}"
         raise StorageError(f"cannot draw into {path.parent}: {error.strerror or error}; {remedy}") from None
@@ -159,30 +157,27 @@ def draw_plots(session: Session) -> None:
         click.echo(f"plot: {picture}")
 
 
-# ---------------------------------------------------------------------------------------- besides table and run file
-
-
 @dataclass(frozen=True)
 class Outputs:
-    """The files of a sweep besides its run file, as its options say."""
+    """The outputs of a sweep, other than its run file, that the options ask for."""
 
     plot: bool
-    quiet: bool  # print rows and the run file's path, and no more
+    quiet: bool  # print only rows and the run file's path
     json: Path | None
     standard: TextIO = field(default_factory=lambda: sys.stdout)
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "Outputs":
-        """Return the outputs that a command's options ask for; UsageError if one cannot be written."""
+        """Return the outputs of a command's options; UsageError if one cannot be written."""
         try_output(options["as_json"], "--json FILE", options["out"])
         return cls(options["plot"], options["quiet"], options["as_json"])
 
     def aside(self) -> redirect_stdout[TextIO]:
-        """Send all else to standard error where JSON goes to standard output."""
+        """Redirect the other output to standard error if JSON goes to standard output."""
         return redirect_stdout(sys.stderr if self.json == STANDARD else sys.stdout)
 
     def write(self, session: Session, **more: Any) -> None:
-        """Write the JSON file that the user asked for, of all that has been measured, and more that is known."""
+        """Write the requested JSON: all results so far, and the fields of `more`."""
         if session.leader and self.json:
             from collbench.runfile.schema import document
 

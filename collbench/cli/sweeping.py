@@ -1,7 +1,6 @@
-"""A sweep as the user sees it, measured or predicted: its table row by row, and what it says below.
+"""Printed output of sweeps, measured or predicted, and side-by-side tables of interconnects.
 
-Several systems to predict stand side by side, as a table, as CSV and as JSON: `collbench predict A,B,...` prints them
-for what it is given, `collbench compare` for runs of different machines.
+`collbench predict A,B,...` prints such tables for its systems, `collbench compare` for runs of different machines.
 """
 
 import math
@@ -35,17 +34,17 @@ from collbench.results.disturbed import disturbed_in_words
 from collbench.topology.system import System, launched_in_graph
 from collbench.units import counted, format_list, printable
 
-WIDE = 0.10  # half an interval over the median, from which on a row is called noisy
-FEWEST = 6  # samples that have an interval
+WIDE = 0.10  # a row is noisy if half its interval over the median is larger
+FEWEST = 6  # samples that an interval needs
 NO_PATHS = (
-    "NCCL has faster ways for buffers that it knows beforehand (nccl-tests -G should equal nccl@registered): "
+    "NCCL has faster paths for registered buffers (nccl-tests -G should equal nccl@registered): "
     "--impl all,paths, with a process for each GPU"
 )
 PLOT = option("--plot/--no-plot", "Draw the plots at the end.", default=True)
 
 
 def show_prediction(system: System, request: SweepRequest, outputs: Outputs, remarks: Iterable[str] = ()) -> int:
-    """Predict a sweep on a described system, and print all of it; the exit status."""
+    """Predict a sweep on a described system, print it, and return the exit status."""
     session = predicting_session(system, request, lambda part, sweep: default_folder(sweep, folder_name(part)))
     return show_sweep(session, outputs, remarks)
 
@@ -64,7 +63,6 @@ def show_sweep(session: Session, outputs: Outputs, remarks: Iterable[str] = (), 
 
 
 def _print_below(session: Session, table: "SweepTable", watch: MachineWatch, outputs: Outputs) -> None:
-    """Print what stands below the table: who wins where, bounds, noise, what the numbers mean, and the files."""
     facts, wires = list(findings(session.results, session.modelled)), crossover.tradeoffs(session.results)
     if facts or not wires:
         click.echo("\n".join(["", *facts]))
@@ -94,7 +92,7 @@ class SweepTable(LiveTable):
             self._library = self._compared[0]
 
     def columns(self, estimates: bool) -> Table[results_table.Compared]:
-        """Return the table as it is now; `estimates` says whether the library expects something itself."""
+        """Return the table with its present columns; `estimates` adds the library's own estimates."""
         form = partial(
             results_table.timed_table,
             library=self._library,
@@ -104,7 +102,7 @@ class SweepTable(LiveTable):
             ran=bool(self._estimated),
             bus=not self._session.header.topology.shared,
         )
-        # Names have the versions of libraries, which the ranks report, where all columns have room.
+        # Show versions of libraries, which the ranks report, only if all columns still fit.
         whole = form(width=max([results_table.NAME, *map(len, self._session.labels)]))
         return form() if whole.left_out() else whole
 
@@ -117,14 +115,14 @@ class SweepTable(LiveTable):
         self.show(result.case.title, table.heading(), [(result, results_table.row(result, rival, table))])
 
     def left_out(self) -> str:
-        """Return which columns the terminal is too narrow for."""
+        """Return a line on the columns that do not fit into the terminal."""
         return left_out_in_words(self.columns(bool(self._estimated)))
 
 
 def findings(results: Sequence[Result], expected: bool = False) -> Iterator[str]:
-    """Yield for each kind of case who wins at which sizes, the best kernel against libraries, and what memory allows.
+    """Yield findings for each kind of case: fastest by size, best kernel against libraries, share of memory's bound.
 
-    An implementation that is alone has no rivals.  What libraries lack where ranks share a GPU comes last.
+    Handicaps of libraries on shared GPUs come last, then a hint at registered buffers.
     """
     compared = crossover.rivals(results)
     ranges = {case.kind: winning for case, winning in crossover.winners(compared, crossover.disturbed_rivals(results))}
@@ -135,7 +133,7 @@ def findings(results: Sequence[Result], expected: bool = False) -> Iterator[str]
         if len({result.implementation for result in compared}) > 1 and kind in ranges:
             lines.insert(0, crossover.fastest_in_words(ranges[kind], expected))
 
-        # At the largest size: how much of what memory allows the fastest implementation reaches.
+        # At the largest size: the fastest implementation's share of the memory bound.
         if limit := measured_roofline(results, kind):
             case = replace(kind, nbytes=max(limit.copy_times))
             for row in crossover.fastest_by_size(row for row in compared if row.case == case).values():
@@ -151,7 +149,7 @@ def findings(results: Sequence[Result], expected: bool = False) -> Iterator[str]
 
 
 def noise(results: Sequence[Result], watch: MachineWatch) -> str:
-    """Return how many rows are uncertain, the likeliest reason, and what helps; nothing if all rows are sharp."""
+    """Return a line on uncertain rows, with the likeliest reason and remedies; empty if there are none."""
     rows = [row for row in results if isinstance(row, Measurement) and row.right and not row.disturbed]
     few = sum(len(row.times) < FEWEST for row in rows)
     wide = sum(WIDE < row.relative_halfwidth < math.inf for row in rows)
@@ -171,22 +169,22 @@ def noise(results: Sequence[Result], watch: MachineWatch) -> str:
 
 
 def print_end(session: Session, lines: Iterable[str], outputs: Outputs) -> None:
-    """Print lines on what the numbers mean, and where everything is."""
+    """Print the legends, unless quiet, and the paths of the files."""
     if not outputs.quiet:
         click.echo("\n".join(filter(None, [*lines, *results_table.legend_lines(session.results)])), err=True)
     say_where(session, outputs.plot)
 
 
 INTERCONNECTS_LEGEND = (
-    "vs: above 1 is faster, ~ bands or intervals overlap; *: fastest, ?: perhaps fastest; by: over the next\n"
-    "band: nine in ten of what is predicted, the 95 % interval of a measured median"
+    "vs: above 1 is faster, ~ bands or intervals overlap; *: fastest, ?: perhaps fastest; by: lead over the next\n"
+    "band: nine in ten measurements should fall into that of a prediction; of a measurement, its 95 % interval"
 )
 
 
 def side_by_side(
     names: Sequence[str], options: Mapping[str, Any], what_ifs: tuple[str, ...], graph: bool = False
 ) -> int:
-    """Predict every system, and print them as a table for each kind of case; the exit status."""
+    """Predict every system, print a table for each kind of case, and return the exit status."""
     if len(set(names)) < len(names):
         raise UsageError(f"{','.join(names)} names a system twice; name each once")
     systems = [launched_in_graph(system) if graph else system for system in map(find_system, names)]
@@ -225,31 +223,31 @@ def side_by_side(
 
 
 def _ranks(systems: Sequence[System], request: SweepRequest) -> tuple[int | None, str]:
-    """Return the number of ranks of all, None where each has its own, and how to have others in words."""
+    """Return the common number of ranks, None if each system has its own, and a line that explains it."""
     if request.nodes or request.ranks_per_node:
         return None, "ranks as they were requested"
     if request.ranks:
         return request.ranks, "ranks as they were requested"
     ranks = interconnects.common_ranks(systems)
     if ranks is None:
-        return None, "each has its own number of ranks, since none is possible on all; --ranks for another"
-    return ranks, f"{counted(ranks, 'rank')} on each, as many as all can have; --ranks for another number"
+        return None, "each system has its own number of ranks, since no number fits all; --ranks sets one"
+    return ranks, f"{counted(ranks, 'rank')} on each system, the most that all can have; --ranks sets another number"
 
 
 def _selected(request: SweepRequest) -> interconnects.Chosen | None:
-    """Return which implementations `--impl` names; without it an interconnect is as fast as its library."""
+    """Return a filter for the implementations that `--impl` names; None, without it, compares the libraries."""
     if "--impl" not in given():
         return None
     names: set[str] = set()
     for platform in ("gpu", "cpu"):
-        # What one platform has no implementation for, the other may.
+        # A name may exist on one platform only.
         with suppress(UsageError):
             names.update(choose(request.implementations, platform))
     return lambda implementation: implementation in names or implementation.partition("@")[0] in names
 
 
 def show_interconnects(tables: Sequence[interconnects.InterconnectTable], what_ifs: Sequence[str] = ()) -> None:
-    """Print who is fastest, where and by how much, then every table, and what the columns mean."""
+    """Print the fastest interconnect with its lead, then every table, and the legend."""
     answer = f"answer: with {', '.join(what_ifs)} on all, " if what_ifs else "answer: "
     for table in tables:
         title = f"{table.title}: " if len(tables) > 1 else ""
@@ -266,7 +264,6 @@ def show_interconnects(tables: Sequence[interconnects.InterconnectTable], what_i
 
 
 def _head(table: interconnects.InterconnectTable) -> Iterator[str]:
-    """Yield what each interconnect is, how its times are known, and what makes them unlike."""
     width = max(len(each.name) for each in table.interconnects)
     for each in table.interconnects:
         yield f"{printable(each.name):<{width}}  {each.origin}: {printable(each.title)}"
@@ -278,7 +275,7 @@ def _head(table: interconnects.InterconnectTable) -> Iterator[str]:
 
 
 def interconnects_as_json(tables: Sequence[interconnects.InterconnectTable]) -> list[dict[str, Any]]:
-    """Return a record for each table: what is compared, the rows, and the verdict in sentences."""
+    """Return a record for each table: its interconnects, rows and verdict."""
     records = []
     for table in tables:
         compared = [

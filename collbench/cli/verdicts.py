@@ -1,4 +1,4 @@
-"""Judgements for other programs: a line, JSON, JUnit's XML, metrics, exit statuses, names of hosts, files.
+"""Verdicts for other programs: lines, JSON, JUnit, metrics, exit statuses, host names.
 
 Sources: Nagios plugin API and Monitoring Plugins guidelines (exit statuses, performance data); node-problem-detector
 docs/custom_plugin_monitor.md; Prometheus text format 0.0.4 and node_exporter's collector/textfile.go.
@@ -21,14 +21,14 @@ from collbench.exits import BAD, FAULT, GOOD, UNKNOWN
 from collbench.host.files import replace_whole
 from collbench.units import printable
 
-_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # a name that a scheduler takes as a single node
-_LISTED = 60  # names that are printed
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # a scheduler's name of a single node
+_LISTED = 60  # names printed
 _NAGIOS = {0: "OK", 1: "WARNING", 2: "CRITICAL", 3: "UNKNOWN"}
-_NPD_LENGTH = 80  # bytes of a message that node-problem-detector keeps
+_NPD_LENGTH = 80  # bytes kept by node-problem-detector
 SCHEMA = 2
-"""Of JSON documents with a judgement.  2: `word` of one list, `host`, `limit`, `sight`; 1 had no number: `status`."""
+"""Schema of JSON with a verdict: 2 has `word`, `host`, `limit` and `sight`; 1 had `status` and no number."""
 STATUS_METRIC = "0 OK, 1 FAST, 2 SLOW or WRONG, 3 UNKNOWN"
-"""What the value of a metric that has a judgement's word stands for: Nagios' statuses."""
+"""Values of a metric that holds a verdict, as Nagios' statuses."""
 
 
 def _statuses(reader: str) -> str:
@@ -37,7 +37,7 @@ def _statuses(reader: str) -> str:
 
 EXIT = option(
     "--exit exits",
-    f"Whom the exit status is for; in the order OK, FAST, SLOW or WRONG, UNKNOWN: {'; '.join(map(_statuses, EXITS))}.",
+    f"Exit statuses for OK, FAST, SLOW or WRONG, UNKNOWN: {'; '.join(map(_statuses, EXITS))}.",
     type=click.Choice([*EXITS]),
     default="plain",
     show_default=True,
@@ -48,14 +48,14 @@ METRICS = option("--metrics", "Write metrics for node_exporter's text-file colle
 
 
 def junit_option(of_each: str) -> click.Option:
-    """Return the option that writes JUnit's XML, with a test case of each so and so."""
+    """Return the option --junit; `of_each` names the subject of a test case in its help."""
     return option("--junit", f"Write a JUnit test case {of_each}.", type=PATH, metavar="FILE.xml")
 
 
 def line_of(exits: str, word: Word, words: str) -> str:
-    """Return the line of a judgement, or of an error, for the program that reads it (a key of EXITS)."""
+    """Return the line of a judgement or an error for its reader (a key of EXITS)."""
     words = printable(words)
-    if exits == "nagios":  # to which performance data begins at a bar
+    if exits == "nagios":  # a bar would begin performance data
         state = _NAGIOS[EXITS[exits][word]]
         why = "" if state == word.value else f"{word.value} "
         return f"COLLBENCH {state}: {why}{words.replace('|', '/')}"
@@ -64,12 +64,12 @@ def line_of(exits: str, word: Word, words: str) -> str:
 
 
 def head_of(judgement: Judgement, host: str, measured: bool = True) -> dict[str, Any]:
-    """Return the first fields of every JSON document with a judgement; `host` is the judged one, or where this runs."""
+    """Return the first fields of JSON with a judgement; `host` is the judged host, or this one."""
     return {"schema": SCHEMA, "host": host, "measured": measured} | judgement.fields()
 
 
 def junit_suite(label: str, program: str, tests: Iterable[Judgement]) -> ElementTree.Element:
-    """Return a suite with a test for each judgement: WRONG and SLOW fail, UNKNOWN is skipped."""
+    """Return a suite with a test for each judgement; WRONG and SLOW fail, UNKNOWN is skipped."""
     suite = ElementTree.Element("testsuite", name=printable(label))
     for judgement in tests:
         case = ElementTree.SubElement(suite, "testcase", name=printable(judgement.what), classname=program)
@@ -85,7 +85,7 @@ def junit_suite(label: str, program: str, tests: Iterable[Judgement]) -> Element
 
 
 def junit(suites: Sequence[ElementTree.Element]) -> str:
-    """Return suites as text: a single one as it is, several in one root."""
+    """Return suites as XML; several have a common root."""
     root = suites[0]
     if len(suites) > 1:
         root = ElementTree.Element("testsuites", name="collbench")
@@ -95,7 +95,7 @@ def junit(suites: Sequence[ElementTree.Element]) -> str:
 
 
 def gauges(families: Mapping[tuple[str, str], Mapping[str, float]]) -> str:
-    """Return metrics in Prometheus' text format: samples by their labels, of each name without its first word."""
+    """Return metrics in Prometheus' text format; `families` maps (name without prefix, help) to samples by label."""
     lines: list[str] = []
     for (name, meaning), samples in families.items():
         lines += [f"# HELP collbench_{name} {meaning}", f"# TYPE collbench_{name} gauge"] if samples else []
@@ -104,22 +104,22 @@ def gauges(families: Mapping[tuple[str, str], Mapping[str, float]]) -> str:
 
 
 def braced(labels: Mapping[str, str]) -> str:
-    r"""Return labels as text; of the signs that the format escapes, printable text has no newline."""
+    """Return labels as text, with backslashes and quotes escaped; printable text has no newline to escape."""
     quoted = {name: printable(value).replace("\\", r"\\").replace('"', r"\"") for name, value in labels.items()}
     return "{" + ",".join(f'{name}="{value}"' for name, value in quoted.items()) + "}"
 
 
 def host_lines(names: Iterable[str]) -> str:
-    """Return names of nodes, a line each as schedulers take them; those that no host can have are said on stderr."""
+    """Return names of nodes for schedulers, one a line; impossible names are reported on stderr."""
     ordered = sorted(set(names))
     if unfit := [name for name in ordered if not _HOST.fullmatch(name)]:
-        click.echo(f"not excluded, since no host is called that: {', '.join(unfit[:_LISTED])}", err=True)
+        click.echo(f"not excluded, since these are no host names: {', '.join(unfit[:_LISTED])}", err=True)
     return "".join(f"{name}\n" for name in ordered if name not in unfit)
 
 
 @contextmanager
 def errors_for(exits: str) -> Iterator[None]:
-    """Say an error in the line that the program reads (a key of EXITS), which would take status 2 for a verdict."""
+    """Print an error as a line for its reader (a key of EXITS), with status UNKNOWN: 2 would mean a verdict."""
     try:
         yield
     except CollbenchError as error:
@@ -130,30 +130,30 @@ def errors_for(exits: str) -> Iterator[None]:
 
 
 class Destinations:
-    """Where the options of a command want its verdict: files by the names of options, and the reader of `--exit`."""
+    """Destinations of a verdict: files by option name, and the reader named by `--exit`."""
 
     def __init__(self, options: Mapping[str, Any], names: Iterable[str]) -> None:
         self.exits: str = options["exits"]
         paths = {name: options["as_json" if name == "json" else name] for name in names}
         self.paths: dict[str, Path] = {name: path for name, path in paths.items() if path}
         self.printed = STANDARD in self.paths.values()
-        """Whether a document goes to standard output, and nothing else."""
+        """Whether only a document goes to standard output."""
         self.brief = options["quiet"] or self.exits != "plain"
-        """Whether nothing but the line is printed."""
+        """Whether only the line of the verdict is printed."""
 
     def aside(self) -> redirect_stdout[TextIO]:
-        """Send what is printed meanwhile to standard error, where a document goes to standard output."""
+        """Redirect other output to standard error if a document goes to standard output."""
         return redirect_stdout(sys.stderr if self.printed else sys.stdout)
 
     def try_files(self, folder: Path | None) -> None:
-        """Raise UsageError for what cannot be written to, before anything is measured; nothing there is changed."""
+        """Raise UsageError if a file cannot be written, before anything is measured; no file is changed."""
         for name, path in self.paths.items():
             try_output(path, _file(name), folder)
 
     def write(self, document: Callable[[str], str], begun: bool = False) -> bool:
-        """Write each document, and return whether any was lost: the verdict is printed in any case.
+        """Write each document, and return whether any was lost; errors do not keep the verdict from being printed.
 
-        `begun` writes only what takes the place of an earlier verdict, which neither a pipe nor a terminal holds.
+        `begun` only replaces earlier verdicts, so it skips pipes and terminals.
         """
         lost = False
         for name, path in self.paths.items():
@@ -170,18 +170,18 @@ class Destinations:
         """Print the line, unless a document was printed, and return the exit status."""
         if not self.printed:
             click.echo(line)
-        # Statuses for monitoring speak of the machine alone.
+        # Statuses for monitoring judge only the machine, not lost files.
         return EXITS[self.exits][word] or (BAD if lost and self.exits == "plain" else GOOD)
 
 
 def write_verdict(output: str, path: Path, text: str) -> None:
-    """Write a verdict into the file that the option `output` names; StorageError if it cannot be written."""
+    """Write a verdict to the file of the option `output`; StorageError if it cannot be written."""
     if path == STANDARD:
         write_text(path, _file(output), text)
         return
     with writing(path, _file(output), StorageError):
         path.parent.mkdir(parents=True, exist_ok=True)  # the folder of --out is made at the end
-        # node_exporter and schedulers read them, as other users.
+        # node_exporter and schedulers, which read these two, are other users.
         replace_whole(path, f"{text}\n" if text else "", 0o644 if output in ("metrics", "exclude_file") else None)
 
 

@@ -1,1 +1,1 @@
-"""Pictures of measurements, of predictions, of systems and of where the time goes."""
+"""Figures of measured and predicted runs."""

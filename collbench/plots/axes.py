@@ -1,6 +1,6 @@
-"""The parts of figures: the figure with its heading, axes of sizes, counts and times, legends outside.
+"""Parts of figures: heading, panels, axes and legend.
 
-Figures name Matplotlib's types by `Axes` and `Figure` of present/figures.py, so that they import without Matplotlib.
+`Axes` and `Figure` of present/figures.py stand for Matplotlib's types, so that figures import without Matplotlib.
 """
 
 import math
@@ -19,12 +19,12 @@ Artist: TypeAlias = "matplotlib.artist.Artist"
 
 
 def heading(figure: Figure, words: str, **font: Any) -> None:
-    """Set the title of a figure, at its left."""
+    """Set the title of a figure at its left."""
     figure.suptitle(words, x=0.01, ha="left", **font)
 
 
 def panel_grid(figure: Figure, count: int, columns: int, **shared: Any) -> list[Axes]:
-    """Return that many panels, row by row."""
+    """Return `count` panels, row by row."""
     grid = figure.subplots(math.ceil(count / columns), columns, squeeze=False, **shared)
     for unused in grid.flat[count:]:
         unused.remove()
@@ -32,7 +32,7 @@ def panel_grid(figure: Figure, count: int, columns: int, **shared: Any) -> list[
 
 
 def value_axis(axes: Axes, view: View, steps: int = 0) -> None:
-    """Set up the y axis, with at most that many steps where they are not powers of ten; 0: as Matplotlib likes."""
+    """Set up the y axis with at most `steps` steps, unless they are powers of ten; 0 leaves it to Matplotlib."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     axes.set_yscale(view.scale)
@@ -50,7 +50,7 @@ def value_axis(axes: Axes, view: View, steps: int = 0) -> None:
 
 
 def size_axis(axes: Axes, sizes: Collection[int], most: int) -> None:
-    """Set up the x axis over all sizes of a figure, at most that many of them named."""
+    """Set up the x axis over all sizes of a figure, with at most `most` of them named."""
     from matplotlib.ticker import FixedLocator, NullFormatter
 
     least, largest = min(sizes), max(sizes)
@@ -64,7 +64,7 @@ def size_axis(axes: Axes, sizes: Collection[int], most: int) -> None:
 
 
 def size_ticks(least: int, largest: int, most: int) -> list[int]:
-    """Return at most that many powers of two, evenly spaced, between two sizes; the ends if fewer than two fit."""
+    """Return at most `most` evenly spaced powers of two between two sizes, or the two sizes if fewer than two fit."""
     first, last = math.ceil(math.log2(least)), math.floor(math.log2(largest))
     if last <= first:
         return sorted({least, largest})
@@ -73,23 +73,23 @@ def size_ticks(least: int, largest: int, most: int) -> list[int]:
 
 
 def bars_in_words(predicted: bool) -> str:
-    """Return what the bars across points are, for the name of an axis."""
-    return "bars: where nine in ten should lie" if predicted else "bars: 95 % intervals"
+    """Return the meaning of bars across points, for the name of an axis."""
+    return "bars: nine in ten should be inside" if predicted else "bars: 95 % intervals"
 
 
 def seconds_tick(seconds: float, position: float | None = None) -> str:
-    """Return a tick of an axis of times that starts at 0, as Matplotlib's formatters are called."""
+    """Return a tick of a time axis that starts at 0; a formatter for Matplotlib."""
     return format_seconds(seconds) if seconds > 0 else "0"
 
 
 def place_legend(figure: Figure, handles: Sequence[Artist], style: Style) -> float:
-    """Put the legend outside of the panels, in as many columns as it needs; return the inches left next to it.
+    """Put the legend outside of the panels, and return the inches left next to it.
 
-    Below the panels the figure grows by the height of the legend.
+    A legend below the panels adds its height to the figure.
     """
     options: dict[str, Any] = {"handles": handles, "handlelength": 3.5}
 
-    # A trial in one column tells how wide an entry is, and how tall all of them are.
+    # A trial in one column measures the width of an entry and the height of all.
     trial = figure.legend(**options)
     box = trial.get_window_extent()
     trial.remove()
@@ -107,7 +107,7 @@ def place_legend(figure: Figure, handles: Sequence[Artist], style: Style) -> flo
 
 
 def wrapped(heading: str, width: int) -> str:
-    """Return a title in lines of at most that many letters; what is in brackets starts a line."""
+    """Return a title in lines of at most `width` letters; text in brackets begins a line."""
     if len(heading) <= width:
         return heading
     return "\n".join(textwrap.fill(line, width) for line in heading.replace(" (", "\n(").split("\n"))

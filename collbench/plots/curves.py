@@ -1,9 +1,8 @@
-"""Figures of run files, measured or predicted, against message size: one panel a topology, or all in one.
+"""Figures by message size, with a panel for each topology or one for all.
 
-The files are `bandwidth.png` and `latency.png`, after what tells several apart: `allreduce-latency.png` of several
-collectives, `allreduce-half-in-place-latency.png` of several dtypes and in place too, `overlay-latency.png` where all
-topologies share a panel.  `figures` yields them, kinds.draw writes them.  Other figures of the same panels are views
-(views.py), other looks are plot styles (style.py).
+The files are `bandwidth.png` and `latency.png`.  Prefixes distinguish several: `allreduce-latency.png` for several
+collectives, `allreduce-half-in-place-latency.png` for several dtypes and in-place operations, `overlay-latency.png` if
+all topologies share a panel.  `figures` yields the figures, and kinds.draw writes them.  views.py has the y axes.
 """
 
 import math
@@ -33,8 +32,8 @@ from collbench.present.figures import GREY, MUTED, Axes, Figure, Look, Style, le
 from collbench.results import Measurement, Prediction, Reported
 from collbench.runfile.store import Run
 
-_NEUTRAL = "#505050"  # of lines in the legend whose colour says nothing of the implementation
-_WIDTH = 21  # letters in a line of the legend that is wrapped
+_NEUTRAL = "#505050"  # of lines in the legend if colours are topologies
+_WIDTH = 21  # letters in a line of the legend
 
 
 class PanelCurves(NamedTuple):
@@ -42,16 +41,16 @@ class PanelCurves(NamedTuple):
 
     panel: Panel
     view: View
-    lines: dict[PlotLine, list[Drawn]]  # the results that have a value, by size
+    lines: dict[PlotLine, list[Drawn]]  # results with a value, by size
     bound: Limit | None
 
 
 Cell = list[PanelCurves]
-"""What shares its axes: one panel, or several in an overlay."""
+"""Curves on the same axes: one panel, or several in an overlay."""
 
 
 def figures(runs: Sequence[Run], request: PlotRequest = PLAIN, say: Say = lambda reason: None) -> Named:
-    """Yield each figure with its name; `say` gets each panel that a view has to leave out, and why."""
+    """Yield each figure with its name; `say` gets a reason for each panel that a view leaves out."""
     rows = panels(runs, request.machine)
     if request.implementations:
         rows = {combination: only(row, request.implementations) for combination, row in rows.items()}
@@ -67,7 +66,6 @@ def figures(runs: Sequence[Run], request: PlotRequest = PLAIN, say: Say = lambda
 def _of_row(
     combination: Combination, row: list[Panel], known: dict[PlotLine, Look], request: PlotRequest, say: Say
 ) -> Named:
-    """Yield the figures of one combination, a view each."""
     if request.overlay:
         sharing, chosen_looks = [overlaid(row)], known
     else:
@@ -81,7 +79,7 @@ def _of_row(
             if cell := [_curves(panel, view) for panel in shared if not view.lacking(panel)]:
                 cells.append(cell)
         if cells:
-            # Where there is one topology, a second view stands right of the first, if it can be drawn.
+            # With one topology, the companion view is at the right, if it can be drawn.
             other = next((other for other in VIEWS if other.name == view.companion), None)
             alone = request.style.companion and len(cells) == 1 and not request.overlay
             if other and alone and not other.lacking(cells[0][0].panel):
@@ -99,9 +97,9 @@ def _curves(panel: Panel, view: View) -> PanelCurves:
 
 
 def _looks(lines: Iterable[PlotLine]) -> dict[PlotLine, Look]:
-    """Return a look for each line: those of one implementation differ only in being predicted, or in their library.
+    """Return a look for each line; a prediction is a variant of its implementation's look.
 
-    Of several libraries the first has the implementation's own look, and the others the looks that clash least.
+    The first of several libraries has the implementation's own look, the others have the looks that clash least.
     """
     distinct = sorted(set(lines))
     first = {line.implementation: line.library for line in reversed(distinct) if line.library}
@@ -120,7 +118,7 @@ def _looks(lines: Iterable[PlotLine]) -> dict[PlotLine, Look]:
 
 
 def _muted(known: dict[PlotLine, Look], row: Sequence[Panel], most: int) -> dict[PlotLine, Look]:
-    """Return the looks in one figure: grey but for `most` lines; marks where a line lies on those that it picked."""
+    """Return the looks in one figure: all but `most` lines are grey, and lines on others become marks."""
     with_colour, drawn = coloured(row, most), {line for panel in row for line, _ in panel.points}
     shown = {}
     for line, own_look in known.items():
@@ -131,14 +129,11 @@ def _muted(known: dict[PlotLine, Look], row: Sequence[Panel], most: int) -> dict
 
 
 def _distinction(combination: Combination, drawn: Collection[Combination]) -> list[str]:
-    """Return the parts of a combination that tell it from the others that are drawn."""
+    """Return the parts of a combination that distinguish it from the other drawn ones."""
     others = [combination._replace(collective=other.collective) for other in drawn]
     others += [other for other in drawn if other.collective == combination.collective]
     varied = (len(set(values)) > 1 for values in zip(*others, strict=True))
     return [part for part, varies in zip(combination, varied, strict=True) if varies and part]
-
-
-# ---- the figure
 
 
 def _figure(combination: Combination, cells: Sequence[Cell], known: dict[PlotLine, Look], plot_style: Style) -> Figure:
@@ -146,17 +141,17 @@ def _figure(combination: Combination, cells: Sequence[Cell], known: dict[PlotLin
     rows = math.ceil(len(cells) / columns)
     every = [curves for cell in cells for curves in cell]
 
-    # Texts are measured while they are placed, so that the plot style must hold from here on.
+    # The plot style must hold from here on, since texts are measured while they are placed.
     with style(plot_style):
         size = plot_style.width(columns), plot_style.row_height * rows
         figure = new_figure(*size, dpi=plot_style.dpi)
 
-        # The legend comes first: what it leaves is the panels' room.
+        # The legend comes first, and leaves its room to the panels.
         room = place_legend(figure, _legend_entries(every, known, plot_style), plot_style)
         shared = _comparable(cells)
         grid = panel_grid(figure, len(cells), columns, sharex=True, sharey=shared)
         letters = plot_style.letters(room, columns, shared)
-        several_bounds = len([curves for curves in every if curves.bound]) > 1  # the legend says a single one's value
+        several_bounds = len([curves for curves in every if curves.bound]) > 1  # the legend has a single value
         for axes, cell in zip(grid, cells, strict=True):
             for curves in cell:
                 _draw(axes, curves, known, several_bounds, plot_style)
@@ -177,30 +172,29 @@ def _figure(combination: Combination, cells: Sequence[Cell], known: dict[PlotLin
 
 
 def _heading(combination: Combination, every: Sequence[PanelCurves], width: int) -> str:
-    """Return what is seen: what stands along y, of which collective, and what was the fastest, where that is known."""
+    """Return the title: quantity, collective and, if known, the fastest implementation."""
     view, panel = every[0].view, every[0].panel
     predicted = all(curves.panel.predicted for curves in every)
     what = f"{'predicted ' * predicted}{view.heading or view.label([panel])}".capitalize()
     words = [f"{what} of {combination.collective} ({', '.join(filter(None, combination[1:]))})"]
-    found = fastest(panel) if all(curves.panel is panel for curves in every) else ""
-    if found:
-        words += [found] if len(found) <= width else found.replace(", ", ",\n").split("\n")
+    if all(curves.panel is panel for curves in every) and (winner := fastest(panel)):
+        words += [winner] if len(winner) <= width else winner.replace(", ", ",\n").split("\n")
     return "\n".join(wrapped(line, width) for line in words)
 
 
 def fastest(panel: Panel) -> str:
-    """Return what was surely the fastest, at most two of them with their sizes; empty where nothing surely was."""
+    """Return at most two certainly fastest implementations with their sizes; empty if none is certain."""
     compared = rivals(row for row in panel.results if not isinstance(row, Prediction))
     if len({row.implementation for row in compared}) < 2:
         return ""
     ((_, ranges),) = winners(compared, disturbed_rivals(panel.results))
-    sure = [found for found in ranges if len(found.names) == 1]
-    longest = sorted(sure, key=lambda found: found.first / found.last)[:2]
+    sure = [span for span in ranges if len(span.names) == 1]
+    longest = sorted(sure, key=lambda span: span.first / span.last)[:2]
     return f"fastest: {', '.join(map(str, sorted(longest)))}" if longest else ""
 
 
 def _draw(axes: Axes, curves: PanelCurves, known: dict[PlotLine, Look], write_bound: bool, plot_style: Style) -> None:
-    """Draw lines with their bands, those in grey behind and marks in front, and what bounds them."""
+    """Draw lines with their bands, and the bound; grey lines are behind the others, marks in front."""
     panel, view, lines, bound = curves
     for line in (line for line in known if line in lines):
         look = known[line]._replace(color=panel.color or known[line].color)
@@ -209,14 +203,13 @@ def _draw(axes: Axes, curves: PanelCurves, known: dict[PlotLine, Look], write_bo
         if _has_band(look):
             low, high = zip(*(view.band(panel, result) for result in lines[line]), strict=True)
             if len(sizes) > 1:
-                # Wide bands of many predictions must leave the lines to be seen.
+                # Wide bands of many predictions must not hide the lines.
                 several = len({other for other, _ in panel.points if other.predicted})
                 opacity = 0.4 / (3 + several) if line.predicted else 0.2
                 axes.fill_between(sizes, low, high, color=look.color, alpha=opacity, linewidth=0)
             else:  # a band of one point has no area
                 axes.vlines(sizes, low, high, color=look.color, alpha=0.4, linewidth=4 * plot_style.lines)
 
-        # Lines in grey lie behind the others, marks in front of them.
         front = 2.0 if look.linestyle else 2.1
         if look.color == MUTED:
             front = 1.9
@@ -225,25 +218,24 @@ def _draw(axes: Axes, curves: PanelCurves, known: dict[PlotLine, Look], write_bo
             hollow = plot_style.drawn(look) | {"linestyle": "", "markerfacecolor": "white"}
             axes.plot(sizes, middle, zorder=front, gid="disturbed", markevery=unsure, **hollow)
     if bound:
-        words = view.tick(bound.last) if write_bound and not panel.color else ""  # what it is of, the legend says
+        words = view.tick(bound.last) if write_bound and not panel.color else ""
         _draw_bound(axes, bound, words, panel.color or GREY, plot_style)
 
 
 def _name(line: PlotLine, everything_predicted: bool) -> str:
-    """Return a line's name, which says that it is predicted unless everything is."""
     return f"{line.label}, predicted" if line.predicted and not everything_predicted else line.label
 
 
 def _has_band(look: Look) -> bool:
-    """Return whether a line has a band: those of lines in grey would hide the others, and marks have none."""
+    """Return whether a line has a band: not if it is grey, where a band would hide others, or marks."""
     return bool(look.linestyle) and look.color != MUTED
 
 
 def _draw_bound(axes: Axes, bound: Limit, words: str, color: str, plot_style: Style) -> None:
-    """Draw a dotted line, with a dash at each size that was measured.
+    """Draw a dotted line, with a dash at each measured size.
 
-    A measured rate goes on, fainter, across all other sizes: messages that stay in caches may pass it.  Words stand
-    where no curve is: small messages have low rates, and times rise from the left.
+    A fainter line extends a measured rate over all sizes; messages in caches may exceed it.  The text is where no curve
+    is: small messages have low rates, and times rise from the left.
     """
     from matplotlib.patheffects import withStroke
 
@@ -262,11 +254,11 @@ def _draw_bound(axes: Axes, bound: Limit, words: str, color: str, plot_style: St
 
 
 def _value_labels(figure: Figure, cells: Sequence[Cell], columns: int, plot_style: Style) -> None:
-    """Name each y axis unless its neighbour has the same name; all at once where a panel is too low for it."""
+    """Name each y axis unless its left neighbour has the same name; use one name if panels are too low for it."""
     labels = []
     for cell in cells:
         row = [curves.panel for curves in cell]
-        # Where no title says so, the axis says what is only predicted.
+        # Without a title, the axis says that values are predicted.
         predicted = not plot_style.title and all(panel.predicted for panel in row)
         labels.append(f"{'predicted ' * predicted}{cell[0].view.label(row)}")
     rows = math.ceil(len(labels) / columns)
@@ -280,7 +272,7 @@ def _value_labels(figure: Figure, cells: Sequence[Cell], columns: int, plot_styl
 
 
 def _comparable(cells: Sequence[Cell]) -> bool:
-    """Return whether one y axis suits all panels; a linear one would lay much slower topologies on the ground."""
+    """Return whether one y axis suits all panels; on a linear one, much slower topologies would be invisible."""
     view = cells[0][0].view
     if any(cell[0].view != view for cell in cells):
         return False
@@ -296,7 +288,7 @@ def _comparable(cells: Sequence[Cell]) -> bool:
 
 
 def _title(cell: Cell, cells: Sequence[Cell], width: int) -> str:
-    """Return a panel's title: the topology, and what the reader must know; nothing for the view right of it."""
+    """Return a panel's title: topology and remarks; empty for the companion view."""
     first, view = cell[0].panel, cell[0].view
     if view != cells[0][0].view:
         return ""
@@ -315,11 +307,8 @@ def _title(cell: Cell, cells: Sequence[Cell], width: int) -> str:
     return "\n".join(textwrap.fill(line, width) for line in lines if line)
 
 
-# ---- the legend
-
-
 def _legend_entries(every: Sequence[PanelCurves], known: dict[PlotLine, Look], plot_style: Style) -> list[Artist]:
-    """Return what the legend explains: topologies by colour, implementations by the rest, bounds, bands."""
+    """Return the entries of the legend: topologies (by colour), implementations, bounds and bands."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -331,7 +320,7 @@ def _legend_entries(every: Sequence[PanelCurves], known: dict[PlotLine, Look], p
         look = known[line]._replace(color=_NEUTRAL) if every[0].panel.color else known[line]
         entries.append(Line2D([], [], label=_name(line, everything_predicted), **plot_style.drawn(look)))
 
-    # The value of a single bound; of several, each panel has its own.
+    # The legend has the value of a single bound; with several, each panel has its own.
     bounded = [curves for curves in every if curves.bound]
     words = {}
     for curves in bounded:
@@ -355,10 +344,7 @@ def _legend_entries(every: Sequence[PanelCurves], known: dict[PlotLine, Look], p
 
 
 def _ordered(every: Sequence[PanelCurves], known: dict[PlotLine, Look]) -> list[PlotLine]:
-    """Return the lines that are drawn in the order in which they end at the right, the topmost first.
-
-    Grey lines come after the others, and marks on other lines last.
-    """
+    """Return the drawn lines in the order of their right ends, the topmost first, then grey lines, then marks."""
     ends: dict[PlotLine, list[tuple[int, float]]] = {}
     for panel, view, lines, _ in every:
         for line, results in lines.items():
@@ -374,7 +360,7 @@ def _ordered(every: Sequence[PanelCurves], known: dict[PlotLine, Look]) -> list[
 
 
 def _band_name(every: Sequence[PanelCurves], known: dict[PlotLine, Look], predicted: bool) -> str:
-    """Return what the bands of measured or predicted lines are called; empty if there is none."""
+    """Return the name of the bands of measured or predicted lines; empty if there are none."""
     names = []
     for panel, view, lines, _ in every:
         results: list[Drawn] = []

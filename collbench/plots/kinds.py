@@ -1,9 +1,8 @@
-"""Kinds of figures and sections of a report: of modules here that define KINDS, and as the records of commands say.
+"""Kinds of figures, and sections of reports.
 
-`draw` draws runs.  Another kind of figure is a file here, or `figures` of a command's record: it says which results it
-draws, and yields the figures of a run.  Commands and `collbench plot` draw by the same function, so a run file gives
-the same pictures again.  A section (`part` of a record) is a part of the page, with its results' rows for the table of
-all rows.
+A kind is in KINDS of a module here, or in `figures` of a command's record: it names the results that it draws, and
+yields figures of runs.  Commands and `collbench plot` both call `draw`, so a run file always gives the same figures.  A
+section (`part` of a record) is a part of the page, and has the cells of its results for the table of all rows.
 """
 
 import pkgutil
@@ -31,11 +30,11 @@ class PlotRequest(NamedTuple):
     style: Style = SCREEN
     overlay: bool = False  # all topologies of a figure in one panel
     implementations: Collection[str] = ()  # only these; empty: all
-    machine: str | None = None  # the system that measured runs are of; None: as their files say
-    coloured: int = COLOURED  # lines with a colour; more are grey
+    machine: str | None = None  # system of the measured runs; None: as in their files
+    coloured: int = COLOURED  # lines with a colour; the others are grey
 
     def shows(self, implementation: str) -> bool:
-        """Return whether results of that implementation are drawn."""
+        """Return whether to draw results of an implementation."""
         return not self.implementations or implementation in self.implementations
 
 
@@ -43,7 +42,7 @@ _LONGEST = 40  # characters of a run's name in a picture
 PLAIN = PlotRequest()
 Say = Callable[[str], None]
 Named = Iterator[tuple[str, Figure]]
-"""Figures, each after the name of its file without the suffix."""
+"""Pairs of a file name without suffix and a figure."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +50,14 @@ class Kind:
     """One kind of figure."""
 
     order: int  # place among the figures of a run
-    rows: tuple[type, ...]  # the results that it may be drawn of
-    needs: str  # of which of them it is drawn, after "NAME is drawn of"
-    figures: Callable[[Sequence[Run], PlotRequest, Say], Named]  # Say gets each figure left out, and why
-    styled: bool = False  # whether it has the plot style of the request; else it is for the screen
+    rows: tuple[type, ...]  # types of the drawn results
+    needs: str  # the drawn results in words, after "NAME is drawn of"
+    figures: Callable[[Sequence[Run], PlotRequest, Say], Named]  # Say gets a reason for each figure left out
+    styled: bool = False  # whether it follows the request's plot style; else it is for the screen
 
 
 def run_by_run(drawn: Callable[[Run, PlotRequest], Named]) -> Callable[[Sequence[Run], PlotRequest, Say], Named]:
-    """Return a function that draws each run by itself; names of the second run's figures end in -2, and so on."""
+    """Return a function that draws each run separately; names of the second run's figures end in -2, and so on."""
 
     def figures(runs: Sequence[Run], request: PlotRequest, say: Say) -> Named:
         for place, run in enumerate(runs, 1):
@@ -70,9 +69,9 @@ def run_by_run(drawn: Callable[[Run, PlotRequest], Named]) -> Callable[[Sequence
 
 @cache
 def kinds(rows: frozenset[str] = frozenset()) -> dict[str, Kind]:
-    """Return every kind by its name, in the order of the figures.
+    """Return every kind by name, in the order of the figures.
 
-    With names of types of results, figures of commands of none of them are not imported, since some take long.
+    `rows`, names of types of results, limits the imported commands, since some imports take long.
     """
     known: dict[str, Kind] = {}
     for module in pkgutil.iter_modules([str(PACKAGE / "plots")], "collbench.plots."):
@@ -89,7 +88,7 @@ def draw(
     request: PlotRequest = PLAIN,
     say: Say = lambda reason: None,
 ) -> list[Path]:
-    """Write every figure of every kind of these runs into `folder` and return the files; none if there is nothing.
+    """Write every figure of these runs into `folder`, and return the files.
 
     The same runs give the same bytes, whatever the user's Matplotlib configuration.
     """
@@ -100,12 +99,12 @@ def draw(
 
 
 def draw_file(runs: Sequence[Run], file: Path, request: PlotRequest, say: Say) -> list[Path]:
-    """Write the figure of these runs, if any, into that file; return it.  UsageError if there are several."""
+    """Write the single figure of these runs, if any, and return its file; UsageError if there are several."""
     drawn = list(_drawn(runs, request, say))
     if len(drawn) > 1:
         names = ", ".join(stem for stem, *_ in drawn)
         raise UsageError(
-            f"--out {file} is one file, and these are {len(drawn)} figures: {names}; "
+            f"--out {file} is one file, but there are {len(drawn)} figures: {names}; "
             "give a folder, or choose one with --view"
         )
     if not drawn:
@@ -115,7 +114,7 @@ def draw_file(runs: Sequence[Run], file: Path, request: PlotRequest, say: Say) -
 
 
 def _drawn(runs: Sequence[Run], request: PlotRequest, say: Say) -> Iterator[tuple[str, Figure, Style]]:
-    """Yield every figure of every kind, with the name of its file before it and its plot style behind."""
+    """Yield (file name, figure, plot style) of every figure of every kind."""
     rows = frozenset(type(result).__name__ for run in runs for result in run.results)
     for kind in kinds(rows).values():
         for stem, figure in kind.figures(runs, request, say):
@@ -124,7 +123,6 @@ def _drawn(runs: Sequence[Run], request: PlotRequest, say: Say) -> Iterator[tupl
 
 
 def _mark_cut_off(figure: Figure, runs: Sequence[Run]) -> None:
-    """Add a line below the title that says which runs were cut off."""
     cut = [run for run in runs if run.cut_off]
     lines = [f"{text(run.path.parent.name, _LONGEST)}: {run.cut_off}" if len(runs) > 1 else run.cut_off for run in cut]
     if not lines:
@@ -137,7 +135,7 @@ def _mark_cut_off(figure: Figure, runs: Sequence[Run]) -> None:
 
 
 def lacking(runs: Sequence[Run]) -> str:
-    """Return why nothing can be drawn of these runs, in one line."""
+    """Return a line on the reasons why nothing can be drawn of these runs."""
     right = [result for run in runs for result in run.results if not result.outcome.bad]
     needs = []
     for name, kind in kinds().items():
@@ -156,9 +154,9 @@ _LONGEST_CELL = 120  # characters of a cell
 
 
 class TextTable(NamedTuple):
-    """A caption, the names of the columns, and rows of texts unless the template knows better.
+    """A table: caption, names of columns, and rows, usually of texts.
 
-    Shares by name, which add up to 1, are a bar.
+    A mapping of names to shares, which add up to 1, is drawn as a bar.
     """
 
     caption: str
@@ -168,7 +166,7 @@ class TextTable(NamedTuple):
 
     @classmethod
     def of(cls, caption: str, columns: Sequence[Column[Row]], rows: Sequence[Row]) -> "TextTable":
-        """Return the table of the first rows, whose texts may come from any file."""
+        """Return a table of the first rows, with sanitised texts."""
         cells = []
         for row in rows[:MOST]:
             cells.append(tuple(text(column.cell(row), _LONGEST_CELL) for column in columns))
@@ -176,7 +174,7 @@ class TextTable(NamedTuple):
 
     @property
     def dense(self) -> "TextTable":
-        """The table without columns in which no row has anything; the first, which names the rows, always stays."""
+        """The table without empty columns; the first, which names the rows, always stays."""
         filled = {0}
         for row in self.rows:
             filled |= {column for column, cell in enumerate(row) if cell}
@@ -186,20 +184,20 @@ class TextTable(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A figure as the page holds it."""
+    """A figure in the page."""
 
-    address: str  # that holds all of it
+    address: str  # data URL
     words: str
     anchor: str
 
 
 class PagePart(NamedTuple):
-    """A part of the page about a run; nothing of it need be there."""
+    """A part of the page about a run; all fields are optional."""
 
     words: Sequence[str] = ()
-    tables: Sequence[Any] = ()  # a TextTable each
+    tables: Sequence[Any] = ()  # usually TextTable
     pictures: Sequence[Picture] = ()
-    left_out: int = 0  # for which there is no room
+    left_out: int = 0  # items without room
     notes: Sequence[str] = ()
 
 
@@ -215,20 +213,20 @@ class Cells(NamedTuple):
 class Section:
     """A command's section about its results."""
 
-    name: str  # by which its part can be linked to
+    name: str  # anchor of its part
     title: str
     order: int  # place among the sections
-    rows: tuple[type, ...]  # the results that it is of; its figures are those that are drawn of these alone
+    rows: tuple[type, ...]  # types of its results; it shows the figures of these alone
     part: Callable[[Sequence[Any]], PagePart]  # of all results of a run
-    cells: Callable[[Any], Cells]  # of one of its results, which is right
+    cells: Callable[[Any], Cells]  # of one right result
     note: str = ""  # below the part
-    drawn: bool = True  # whether figures of its results stand there
+    drawn: bool = True  # whether it shows figures
     legend: Sequence[str] = ()  # names of the shares in its bars
     subject: str = ""  # of its results in the page's title; empty: their collective
 
 
 def sections(rows: Collection[str]) -> list[Section]:
-    """Return the sections of results of these types in the page's order; others are not imported."""
+    """Return the sections for results of these types in the page's order, without importing others."""
     return sorted(parts("part", rows), key=lambda section: section.order)
 
 

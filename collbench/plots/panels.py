@@ -1,6 +1,6 @@
-"""The panels of figures against message size: results sorted into panels and lines, and the lines that have a colour.
+"""Panels of figures by message size: results sorted into panels and lines, and the coloured lines.
 
-A prediction for as many GPUs is laid over what was measured on them, since that is what it is for.
+A prediction is drawn over measurements on the same number of GPUs.
 """
 
 import math
@@ -25,7 +25,7 @@ class Combination(NamedTuple):
     collective: str
     dtype: str
     redop: str  # "" if it does not reduce
-    place: str  # unusual properties, as in `in-place`, or ""
+    place: str  # unusual properties such as `in-place`, or ""
     root: str  # "root3", or "" for rank 0
 
 
@@ -37,16 +37,16 @@ class PlotLine(NamedTuple):
 
     implementation: str
     predicted: bool
-    library: str = ""  # that the implementation calls, so that no line mixes the points of two
+    library: str = ""  # called by the implementation; a line has points of one library only
 
     @property
     def label(self) -> str:
-        """Name of the line in the legend."""
+        """The line's name in the legend."""
         return labelled(self.implementation, self.library)
 
     @property
     def measured(self) -> "PlotLine":
-        """The line of what was measured, which shares its colour with its prediction."""
+        """The measured line, which has the colour of its prediction."""
         return self._replace(predicted=False)
 
 
@@ -56,22 +56,22 @@ class Panel:
 
     topology: str
     ranks: int
-    origin: str  # name of the run, for topologies that several runs have
-    factor: float  # bandwidth to show over algbw: the bus factor, or 0 where there is no bus to speak of
+    origin: str  # name of the run, for topologies of several runs
+    factor: float  # shown bandwidth over algbw: the bus factor, or 0 without a bus
     platform: str  # cpu or gpu
     results: tuple[Drawn, ...]
     wrong: frozenset[str]  # implementations that also had wrong results
-    expectation: str = ""  # the system whose predictions are laid over measurements of another name
-    libraries: tuple[Drawn, ...] = ()  # results that the others are compared with, drawn or not
-    bound: LinkRoofline | MemoryRoofline | None = None  # what the line rate or the memory allow
-    unbounded: str = ""  # why that is not known
+    expectation: str = ""  # the predicted system, if its predictions are drawn over measurements
+    libraries: tuple[Drawn, ...] = ()  # results to compare the others with, drawn or not
+    bound: LinkRoofline | MemoryRoofline | None = None  # by the line rate or by memory
+    unbounded: str = ""  # reason for no bound
     tools: frozenset[str] = frozenset()  # names of other tools that reported results
-    name: str = ""  # what tells it from the others that share its axes (--overlay); and its colour
-    color: str = ""
+    name: str = ""  # unique name on shared axes (--overlay)
+    color: str = ""  # on shared axes
 
     @property
     def points(self) -> dict[tuple[PlotLine, int], Drawn]:
-        """Each result by line and size; the later of two for the same case."""
+        """Results by line and size; a later result replaces an earlier one."""
         return {(line_of(result), result.case.nbytes): result for result in self.results}
 
     @property
@@ -81,7 +81,7 @@ class Panel:
 
     @property
     def place(self) -> str:
-        """The topology and its ranks, unless its name says them: `4 ranks on ...`, `DGX H100, 8 GPUs`."""
+        """The topology and its ranks, unless its name has them: `4 ranks on ...`, `DGX H100, 8 GPUs`."""
         ranks = f"{self.ranks} rank{'s' if self.ranks > 1 else ''}"
         if self.topology.startswith(ranks) or self.topology.endswith(f", {self.ranks} GPUs"):
             return self.topology
@@ -89,10 +89,10 @@ class Panel:
 
     @property
     def remarks(self) -> list[str]:
-        """What a reader must know of these numbers, and of which implementations unless it is all."""
+        """Remarks on the numbers, with the names of implementations unless they hold for all."""
         concerned: dict[str, set[str]] = {}
         for result in self.results:
-            # What `auto` picks differs by size, and the table says it there.  That ranks share a GPU is in the title.
+            # The choices of `auto` differ by size and are in the table.  The title has shared GPUs.
             notes = [str(replace(result.note.brief, picked=""))]
             if isinstance(result, Reported):
                 notes.append(f"reported by {', '.join(sorted(self.tools)) or 'another tool'}")
@@ -111,9 +111,9 @@ class Panel:
         return remarks
 
     def library(self, result: Drawn) -> Timed | None:
-        """Return the library's time for the same case, predicted if the result is; the first of several libraries.
+        """Return the first library's time for the same case, predicted if the result is predicted.
 
-        None for a result of that library, for one that was disturbed, and where there is none.
+        None for the library's own result, for a disturbed one, and if there is no library.
         """
         alike = (library for library in self.libraries if library.case.nbytes == result.case.nbytes)
         library = library_of(alike, libraries(), result)
@@ -121,23 +121,23 @@ class Panel:
 
 
 def line_of(result: Drawn) -> PlotLine:
-    """Return the line that a result is a point of."""
+    """Return the line of a result."""
     library = result.library if isinstance(result, Measurement) else ""
     return PlotLine(result.implementation, isinstance(result, Prediction), library)
 
 
 def panels(runs: Sequence[Run], machine: str | None = None) -> dict[Combination, list[Panel]]:
-    """Sort results into panels, figure by figure; runs of one topology share a panel unless both measured the same.
+    """Sort results into panels by combination; runs of one topology share a panel unless they have common points.
 
-    A prediction is laid over what was measured on as many ranks, if there is only one such prediction.  `machine` is
-    the system that measured runs are of, whatever their files say.
+    A prediction is drawn over measurements on the same number of ranks if it is the only one.  `machine` is the system
+    of the measured runs, and overrides their files.
     """
     rows: dict[Combination, list[Panel]] = {}
     for run in runs:
         for combination, panel in _panels_of(run, machine):
             row = rows.setdefault(combination, [])
 
-            # A run that complements an earlier one of the same topology goes into its panel.
+            # A run without common points joins the panel of an earlier run of the same topology.
             for place, other in enumerate(row):
                 same = _kind(other) == _kind(panel) and other.topology == panel.topology
                 if same and other.predicted == panel.predicted and other.points.keys().isdisjoint(panel.points):
@@ -155,7 +155,6 @@ def _laid_over(row: list[Panel]) -> list[Panel]:
         alike = every[_kind(panel)]
         predictions = [other for other in alike if other.predicted]
 
-        # A prediction is laid over measurements only where it is the only one of its kind.
         if len(predictions) != 1 or len(alike) == 1:
             selected.append(panel)
         elif not panel.predicted:
@@ -180,7 +179,7 @@ def _joined(one: Panel, other: Panel) -> Panel:
 
 
 def _panels_of(run: Run, machine: str | None) -> Iterator[tuple[Combination, Panel]]:
-    """Yield the panels of a run; results of several numbers of ranks have a panel each."""
+    """Yield the panels of a run, one for each combination and number of ranks."""
     parts: dict[tuple[Combination, int], list[Drawn]] = {}
     for result in run.cases:
         if _drawable(result):
@@ -207,7 +206,7 @@ def _panels_of(run: Run, machine: str | None) -> Iterator[tuple[Combination, Pan
             tools=frozenset(filter(None, [run.header.imported.tool])),
         )
 
-        # The bound depends on the machine, which a run file may not know.
+        # The bound depends on the machine, which may be unknown.
         try:
             alike = replace(run, results=tuple(rows_of[right[0].case.kind]))
             yield combination, replace(panel, bound=roofline(alike, right[0].case, machine))
@@ -222,12 +221,12 @@ def _drawable(result: Result) -> TypeGuard[Drawn]:
 
 
 def share_a_device(run: Run, results: Iterable[Timed]) -> bool:
-    """Return whether ranks live on one GPU, where no bus lies between them and bus bandwidth means nothing."""
+    """Return whether ranks share a GPU, without a bus between them."""
     return any(result.note.shared for result in results) or run.header.topology.shared
 
 
 def only(row: Sequence[Panel], names: Collection[str]) -> list[Panel]:
-    """Return the panels with these implementations alone; what they are compared with stays known."""
+    """Return the panels with only these implementations; their libraries stay available for comparison."""
     selected = []
     for panel in row:
         results = tuple(result for result in panel.results if result.implementation in names)
@@ -237,32 +236,28 @@ def only(row: Sequence[Panel], names: Collection[str]) -> list[Panel]:
 
 
 def told_apart(rows: dict[Combination, list[Panel]], say: Callable[[str], None]) -> dict[Combination, list[Panel]]:
-    """Return as much as one figure can hold; `say` gets how much is left out."""
+    """Return the panels and lines that a figure can hold; `say` gets the numbers left out."""
     lines = (line for row in rows.values() for panel in row for line, _ in panel.points)
     names = list(dict.fromkeys(line.implementation for line in lines))
     if len(names) > TOLD_APART:
-        say(f"{len(names) - TOLD_APART} implementations are not drawn: {TOLD_APART} are the most; choose with --impl")
+        say(f"{len(names) - TOLD_APART} implementations are not drawn: the limit is {TOLD_APART}; choose with --impl")
         rows = {combination: only(row, names[:TOLD_APART]) for combination, row in rows.items()}
     if (most := max(map(len, rows.values()), default=0)) > TOLD_APART:
-        say(f"{most - TOLD_APART} panels are not drawn: {TOLD_APART} are the most; give fewer runs")
+        say(f"{most - TOLD_APART} panels are not drawn: the limit is {TOLD_APART}; give fewer runs")
     return {combination: row[:TOLD_APART] for combination, row in rows.items() if row}
-
-
-# ---- panels whose lines share their axes (--overlay)
 
 
 def overlaid(row: Sequence[Panel]) -> list[Panel]:
     """Return all panels of a figure with names and colours, to share their axes.
 
-    They show one kind of bandwidth: the algorithm's, if one of them has no bus to speak of.  UsageError if there are
-    more panels than colours.
+    All show the algorithm's bandwidth if one of them has no bus.  UsageError if there are more panels than colours.
     """
     if len(row) > len(COLORS):
         raise UsageError(
-            f"--overlay can tell {len(COLORS)} topologies apart by colour, and these are {len(row)}; "
+            f"--overlay has colours for {len(COLORS)} topologies, but there are {len(row)}; "
             "give fewer runs, or leave --overlay out"
         )
-    # What tells them apart: the topology, the ranks where they differ, the run, and a number at last.
+    # Names are made unique by topology, then ranks, then run, and at last by a number.
     several_ranks = len({panel.ranks for panel in row}) > 1
     topologies = [panel.place if several_ranks else panel.topology for panel in row]
     names = []
@@ -282,20 +277,16 @@ def overlaid(row: Sequence[Panel]) -> list[Panel]:
 
 
 def one_topology(row: Sequence[Panel]) -> bool:
-    """Return whether all panels are of one topology, so that it need not be said of each."""
+    """Return whether all panels have the same topology and ranks."""
     return len({panel.place for panel in row}) == 1
 
 
-# ---- lines that have a colour (--lines)
-
-
 def coloured(row: Sequence[Panel], most: int = COLOURED) -> set[PlotLine]:
-    """Return the lines that a reader looks for first, at most `most` of what was measured, each with its prediction.
+    """Return the `most` lines to colour, each with its prediction; marks on other lines always have a colour.
 
-    The libraries that others are compared with come first, then the fastest at some size, those at most sizes first,
-    then those that are nearest to the fastest over all sizes.  Marks on other lines always have their colour.
+    The order is: libraries, lines that are fastest (at more sizes first), then lines nearest to the fastest.
     """
-    ratios: dict[PlotLine, list[float]] = {}  # times over the least of all lines for the same case: 1 where a line wins
+    ratios: dict[PlotLine, list[float]] = {}  # times over the shortest for the same case: 1 where a line wins
     for panel in row:
         fastest: dict[tuple[bool, int], float] = {}
         for (line, size), result in panel.points.items():
@@ -303,9 +294,9 @@ def coloured(row: Sequence[Panel], most: int = COLOURED) -> set[PlotLine]:
                 key = line.predicted, size
                 fastest[key] = min(result.typical, fastest.get(key, math.inf))
         for (line, size), result in panel.points.items():
-            own, least = ratios.setdefault(line.measured, []), fastest.get((line.predicted, size))
+            of_line, least = ratios.setdefault(line.measured, []), fastest.get((line.predicted, size))
             if least is not None and result.typical > 0:
-                own.append(max(1.0, result.typical / least))
+                of_line.append(max(1.0, result.typical / least))
     marks = {line for line in ratios if only_marks(row, line)}
 
     def rank(line: PlotLine) -> tuple[bool, int, float, PlotLine]:
@@ -317,13 +308,10 @@ def coloured(row: Sequence[Panel], most: int = COLOURED) -> set[PlotLine]:
 
 
 def only_marks(row: Iterable[Panel], line: PlotLine) -> bool:
-    """Return whether all points of a line lie on other lines, as those of `auto`, which picks an implementation.
-
-    Such a line needs only marks on those others.
-    """
+    """Return whether all points of a line are on other lines, like those of `auto`, so that marks suffice."""
     picked = []
     for panel in row:
         points = {(other.implementation, other.predicted, size) for other, size in panel.points}
-        own = [result for result in panel.results if line_of(result).measured == line.measured]
-        picked += [(each.note.picked, line_of(each).predicted, each.case.nbytes) in points for each in own]
+        results = [result for result in panel.results if line_of(result).measured == line.measured]
+        picked += [(each.note.picked, line_of(each).predicted, each.case.nbytes) in points for each in results]
     return bool(picked) and all(picked)

@@ -1,6 +1,6 @@
-"""The y axis of a figure against message size: bandwidth, time, speed-up, share of the bound; and the bound.
+"""Views: the y axis of figures by message size, and bounds.
 
-Another view is an entry in VIEWS.
+A new view is an entry in VIEWS.
 """
 
 import math
@@ -17,31 +17,31 @@ Band = tuple[float, float]
 
 
 class View(NamedTuple):
-    """The y axis of a figure: which value stands for the seconds of an operation, and how it is written."""
+    """The y axis of a figure: the value for the seconds of an operation, and its text."""
 
     name: str  # of the file and for --view
-    heading: str  # what the figure is of; empty: what its y axis is
-    value: Callable[[Panel, Drawn, float], float]  # of so many seconds; NaN, which leaves the point out: there is none
+    heading: str  # subject of the figure; empty: the label of its y axis
+    value: Callable[[Panel, Drawn, float], float]  # for given seconds; NaN leaves the point out
     label: Callable[[Sequence[Panel]], str]  # name of the axis
     tick: Callable[[float], str]  # a value as text
-    lacking: Callable[[Panel], str] = lambda panel: ""  # why it cannot be drawn of the panel; empty: it can
-    remark: Callable[[Panel], str] = lambda panel: ""  # what else the reader must know
+    lacking: Callable[[Panel], str] = lambda panel: ""  # reason for not drawing the panel; empty: it can be drawn
+    remark: Callable[[Panel], str] = lambda panel: ""  # added to the panel's title
     ratio: bool = False  # to the library, whose interval counts as well
-    interval: str = "95 % interval"  # what the legend calls a measured band
-    level: float | None = None  # where a line across stands
-    bounded: bool = False  # whether the bound is drawn where it is known
+    interval: str = "95 % interval"  # name of a measured band in the legend
+    level: float | None = None  # value of a horizontal line
+    bounded: bool = False  # whether known bounds are drawn
     scale: str = "log"
-    companion: str = ""  # the view drawn right of it for one topology, unless it has a figure of its own
+    companion: str = ""  # view at its right for one topology, unless that has its own figure
 
     def middle(self, panel: Panel, result: Drawn) -> float:
-        """Return the value of the time to quote."""
+        """Return the value of the typical time."""
         return self.value(panel, result, result.typical)
 
     def band(self, panel: Panel, result: Drawn) -> Band:
-        """Return between which values it should lie; NaN where that is not known.
+        """Return the ends of the value's band; NaN if unknown.
 
-        That of a ratio is from fastest over slowest to slowest over fastest: both medians lie in their 95 % intervals
-        at once with at least 90 %.  Two predictions are of one model, and how their errors go together is not known.
+        The band of a ratio goes from fastest over slowest to slowest over fastest: both medians are in their 95 %
+        intervals with a probability of at least 90 %.  Errors of two predictions are correlated in an unknown way.
         """
         if not self.ratio:
             return self.value(panel, result, result.band[0]), self.value(panel, result, result.band[1])
@@ -52,7 +52,7 @@ class View(NamedTuple):
 
 
 def _rate(value: float) -> str:
-    """Return bytes/s as text: 1e9 are a GB/s, as nccl-tests counts."""
+    """Return bytes/s as text; a GB/s is 1e9, as in nccl-tests."""
     for scale, unit in ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")):
         if value >= 0.9995 * scale:
             return f"{value / scale:.3g} {unit}"
@@ -61,7 +61,7 @@ def _rate(value: float) -> str:
 
 def _without_size(panel: Panel) -> str:
     collective = panel.results[0].case.collective
-    return "" if collective.sized else f"no message has a size in a {collective.name}"
+    return "" if collective.sized else f"messages of a {collective.name} have no size"
 
 
 def _speedup(panel: Panel, result: Drawn, seconds: float) -> float:
@@ -82,11 +82,11 @@ def _without_library(panel: Panel) -> str:
     return "" if compared else "no implementation and the library have a time for the same size"
 
 
-# Small messages reach thousandths of the bandwidth of large ones, and are to be seen too; twice as fast is as far from
-# 1 as half as fast: such axes are logarithmic.
+# Logarithmic axes show small messages, with thousandths of the bandwidth of large ones, and put twice and half as fast
+# at equal distances from 1.
 VIEWS: tuple[View, ...] = (
     View(
-        name="bandwidth",  # of the bus; the algorithm's where no bus lies between the ranks
+        name="bandwidth",  # of the bus, or of the algorithm if no bus connects the ranks
         heading="",
         value=lambda panel, result, seconds: result.case.nbytes / seconds * (panel.factor or 1),
         label=lambda row: f"{'bus' if row[0].factor else 'algorithm'} bandwidth",
@@ -129,7 +129,7 @@ VIEWS: tuple[View, ...] = (
 
 
 def named(names: Iterable[str]) -> list[str]:
-    """Return the names that are meant, where `all` means all of them; UsageError if one of them is no view."""
+    """Return the names of views, with `all` expanded; UsageError for an unknown name."""
     known, requested = [view.name for view in VIEWS], list(names)
     for name in requested:
         if name not in (*known, "all"):
@@ -138,42 +138,36 @@ def named(names: Iterable[str]) -> list[str]:
 
 
 def chosen(names: Iterable[str]) -> list[View]:
-    """Return the views of these names, in the order of VIEWS.
-
-    A view with a figure of its own is not drawn next to another.
-    """
+    """Return the views of these names, in the order of VIEWS, without companions that have their own figure."""
     requested = named(names)
     views = [view for view in VIEWS if view.name in requested]
     return [view._replace(companion="") if view.companion in requested else view for view in views]
-
-
-# ---- what no implementation can pass
 
 
 class Limit(NamedTuple):
     """A bound in the units of a view."""
 
     name: str
-    legend: str  # what it is, in the legend
+    legend: str  # text in the legend
     values: Mapping[int, float]  # by size, in rising order
     is_rate: bool  # whether y is a rate, so that the bound is above the lines
-    measured: bool  # at its sizes alone
+    measured: bool  # only at its sizes
 
     @property
     def last(self) -> float:
-        """The value at the largest size that has one."""
+        """The value at its largest size."""
         return list(self.values.values())[-1]
 
 
-_SHORTEST = 0.3  # of the least time in a panel: a shorter bound, of bytes that nobody waits for, says nothing
+_SHORTEST = 0.3  # of the shortest time in a panel; shorter bounds are not drawn
 
 
 def limit(panel: Panel, view: View) -> Limit | None:
-    """Return what bounds the panel; None where nothing is known, or the view does not show it.
+    """Return the bound of a panel; None if it is unknown, or the view does not show it.
 
-    The bound of memory is the time of a copy of the case's bytes, measured in turn with the samples of each row.  Else
-    it is the data sheet's line rate, in the units of the view: as bus bandwidth, which counts a ring's bytes, more than
-    that rate where switches add.
+    The memory bound is the time of a copy of the case's bytes, measured in turn with the samples of each row.  Else the
+    bound is the data sheet's line rate.  As bus bandwidth, which counts a ring's bytes, it exceeds this rate if
+    switches add.
     """
     if not view.bounded:
         return None
@@ -185,7 +179,7 @@ def limit(panel: Panel, view: View) -> Limit | None:
     if not isinstance(bound, LinkRoofline):
         return None
 
-    # Of times, a bound far below all of them would stretch the axis and say nothing.
+    # A bound far below all times would only stretch the axis.
     least = _SHORTEST * min(result.typical for result in results)
     for result in results:
         seconds = bound.seconds(result.case.nbytes)

@@ -1,1 +1,1 @@
-"""How results are shown: a table's columns described once, and how figures look; lines on stderr."""
+"""Presentation of results: tables, looks of figures, pages, lines on stderr."""

@@ -1,7 +1,7 @@
-"""The columns of a table, described once, and the writers that need no terminal: CSV, JSON and HTML.
+"""Columns of tables, and their output as CSV, JSON and HTML.
 
-A table is a sequence of columns; its rows are the results themselves.  `terminal.Table` prints rows as they arrive,
-`terminal.lines` once all are known.
+A table is a sequence of columns; its rows are results.  `terminal.Table` prints rows as they arrive, `terminal.lines`
+when all are known.
 """
 
 import csv
@@ -16,51 +16,51 @@ from collbench.host.sanitize import cell
 Row = TypeVar("Row")
 
 DATA = 0
-"""Importance of a column that only CSV and JSON have."""
+"""Importance of a column for CSV and JSON only."""
 USEFUL = 10
-"""Least importance of a column that stays in a terminal as long as a word fits next to it."""
+"""Least importance of a column that stays in a terminal if a word fits next to it."""
 ALWAYS = 100
 """Importance of a column that is never left out."""
 
 
 @dataclass(frozen=True)
 class Column(Generic[Row]):
-    """One column: what a row has there, and how that is shown.
+    """One column: its value for a row, and the text of the value.
 
-    The least important columns are left out first in a narrow terminal, equals together: those below USEFUL for a few
-    words in the last column, the others only for one.
+    A narrow terminal leaves out the least important columns first, and equally important ones together.  Columns below
+    USEFUL make room for a few words in the last column, others only for one word.
     """
 
     name: str  # the heading in a terminal and in HTML
-    value: Callable[[Row], Any]  # of a row, as CSV and JSON have it; None: the row has none
-    text: Callable[[Any], str] = str  # a value as people read it
+    value: Callable[[Row], Any]  # of a row, for CSV and JSON; None if the row has no value
+    text: Callable[[Any], str] = str  # the value as text
     importance: int = ALWAYS
-    form: str = ""  # alignment and width in a terminal, as `>9` or `<16`; by default text of any length
-    key: str = ""  # the name in CSV and JSON; by default these do not have the column
+    form: str = ""  # alignment and width in a terminal, such as `>9` or `<16`; by default text of any length
+    key: str = ""  # the name in CSV and JSON; empty: they lack the column
 
     def cell(self, row: Row) -> str:
-        """Return what people read in this column of a row."""
+        """Return the text of this column for a row."""
         value = self.value(row)
         return "" if value is None else self.text(value)
 
     @property
     def at_the_right(self) -> bool:
-        """Whether cells end below each other, as numbers do."""
+        """Whether cells are aligned right, as numbers are."""
         return self.form.startswith(">")
 
 
 def data(key: str, value: Callable[[Row], Any]) -> Column[Row]:
-    """Return a column that only CSV and JSON have."""
+    """Return a column for CSV and JSON only."""
     return Column("", value, importance=DATA, key=key)
 
 
 def record(columns: Iterable[Column[Row]], row: Row) -> dict[str, Any]:
-    """Return a row's values by their names in CSV and JSON."""
+    """Return a row's values by key."""
     return {column.key: column.value(row) for column in columns if column.key}
 
 
 def csv_text(names: Iterable[str], records: Iterable[Mapping[str, Any]]) -> str:
-    """Return records as CSV below the names of their columns; no spreadsheet takes a cell for a formula."""
+    """Return records as CSV with a header; cells are escaped so that no spreadsheet sees a formula."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(names), lineterminator="\n")
     writer.writeheader()
@@ -70,7 +70,7 @@ def csv_text(names: Iterable[str], records: Iterable[Mapping[str, Any]]) -> str:
 
 
 def html(columns: Sequence[Column[Row]], rows: Iterable[Row]) -> str:
-    """Return rows as a table in HTML, without columns that are empty in all of them; every text is escaped."""
+    """Return rows as an HTML table without empty columns; every text is escaped."""
     every = list(rows)
     names, filled = [], []
     for column in columns:

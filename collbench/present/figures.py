@@ -1,8 +1,8 @@
-"""How figures look (LOOKS: a line's colour and marker; STYLES: sizes for screen and paper) and are written.
+"""Looks of lines, plot styles, and files of figures.
 
-The look of another implementation is a row in figures.toml, and so is another plot style.  Letters are DejaVu Sans,
-which Matplotlib brings along, so the same runs give the same bytes on every machine.  Most colours are Okabe and
-Ito's, which people who see fewer colours can tell apart.  Matplotlib itself is imported at the first figure.
+figures.toml has LOOKS (colours and markers) and STYLES (sizes for screen and paper).  The font is Matplotlib's own
+DejaVu Sans, so the same runs give the same bytes on every machine.  Most colours are those of Okabe and Ito, which
+colour-blind people can distinguish.  Matplotlib is imported at the first figure.
 """
 
 import importlib.util
@@ -29,15 +29,15 @@ from collbench.host.isolation import outside
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure as Figure
-else:  # other modules name these types, and Matplotlib is not there yet
+else:  # Matplotlib is not imported yet
     Axes = Figure = Any
 FORMATS = ("png", "svg", "pdf")
 UNDATED: Mapping[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 """Metadata by format for Matplotlib's savefig: without a date the same figure gives the same bytes."""
 TOLD_APART = 60
-"""Most lines, and most panels, of one figure: nobody tells more apart, and drawing thousands takes hours."""
+"""Most lines, and most panels, of one figure: nobody distinguishes more, and drawing thousands takes hours."""
 COLOURED = 7
-"""Lines that have a colour unless the user asks for more: about as many as a reader distinguishes at a glance."""
+"""Default number of coloured lines, about as many as a reader distinguishes at a glance."""
 MUTED = "#BDBDBD"
 """Colour of lines in the background."""
 GREY = "#606060"
@@ -45,7 +45,7 @@ GREY = "#606060"
 
 
 class Look(NamedTuple):
-    """How a line is drawn; marker and dashes tell lines apart where colours can't, as in grey print."""
+    """The look of a line; marker and dashes distinguish lines in grey print, too."""
 
     color: str
     marker: str
@@ -56,12 +56,12 @@ class Look(NamedTuple):
 
     @property
     def predicted(self) -> "Look":
-        """Look of predictions for the same implementation: dashed and hollow."""
+        """The look of the implementation's predictions: dashed and hollow."""
         return self._replace(linestyle="--", linewidth=1.2, markerfacecolor="white")
 
     @property
     def muted(self) -> "Look":
-        """Look of the same line in the background: grey and thin, with its marker and its dashes."""
+        """The look of the line in the background: grey and thin."""
         return self._replace(color=MUTED, linewidth=1.0, markersize=0.6)
 
     @property
@@ -76,28 +76,28 @@ LOOKS = {name: Look(*look) for name, look in _TABLES["looks"].items()}
 COLORS = ("#0072B2", "#E69F00", "#000000", "#882255", "#009E73", "#332288")
 """Colours of topologies, in the order of the runs.
 
-Each is at least 9 lighter or darker than every other (of CIE L* from 0 to 100), so that grey print keeps them apart,
-and at least 16 away (CIE 1976) under simulated protanopia, deuteranopia and tritanopia.
+Their CIE L* differs by at least 9 (of 100), for grey print, and they are at least 16 apart (CIE 1976) under simulated
+protanopia, deuteranopia and tritanopia.
 """
 
 PHASES: Mapping[str, str] = _TABLES["phases"]
-"""By the part of an explained operation's time: every name of results.PARTS."""
+"""Colours of the parts of an explained operation (results.PARTS)."""
 
 
 def looks(names: Iterable[str]) -> dict[str, Look]:
-    """Return a look for each name, those of LOOKS first; other names get the looks that clash least."""
+    """Return a look for each name, first those of LOOKS; other names get the looks that clash least."""
     named = set(names)
     chosen = {name: look for name, look in LOOKS.items() if name in named}
     colors = [look.color for look in LOOKS.values()]
     spare = [Look(*parts) for parts in product(colors, "hdoX^", ("--", "-.", ":"))]
     for name in sorted(named - set(LOOKS)):
-        # The search starts at a place that only the name decides, so that a name tends to keep its look between runs.
+        # Only the name decides the start of the search, so that it tends to keep its look between runs.
         first = zlib.crc32(name.encode()) % len(spare)
         if len(chosen) >= TOLD_APART:
             chosen[name] = spare[first]
             continue
         candidates = spare[first:] + spare[:first]
-        # One twin clashes more than many cousins.
+        # Cubed, since one very similar look clashes more than many slightly similar ones.
         chosen[name] = min(candidates, key=lambda look: sum(_alike(look, other) ** 3 for other in chosen.values()))
     return chosen
 
@@ -108,7 +108,7 @@ def _alike(one: Look, other: Look) -> int:
 
 
 def phase_css(prefix: str = ".") -> str:
-    """Return style sheet rules that give each phase its colour: `.waited { background: #CCCCCC; }`, one a line."""
+    """Return a style sheet rule for the colour of each phase: `.waited { background: #CCCCCC; }`."""
     return "\n".join(f"{prefix}{name} {{ background: {colour}; }}" for name, colour in PHASES.items())
 
 
@@ -118,25 +118,25 @@ _AXIS = 5  # width of a y axis with its label over the font's size
 
 @dataclass(frozen=True)
 class Style:
-    """A plot style: sizes in inches, fonts in points; by default for reading on a screen."""
+    """A plot style: sizes in inches, fonts in points; by default for a screen."""
 
     name: str
     widths: tuple[float, ...] = (8.0, 12.4, 15.6)  # of figures with one, two, three columns of panels
-    panel_width: float = 0  # of each of more panels; 0: the figure stays as wide as the last of widths
-    row_height: float = 5.0  # of a row of panels, with what stands above it
+    panel_width: float = 0  # of each panel if there are more columns; 0: the last of widths is the largest
+    row_height: float = 5.0  # of a row of panels with its titles
     size_ticks: tuple[int, int, int] = (7, 6, 6)  # most sizes named along x, with one, two, three and more columns
-    value_ticks: int = 0  # most steps of a linear y axis; 0: as many as Matplotlib likes
+    value_ticks: int = 0  # most steps of a linear y axis; 0: Matplotlib's choice
     font: float = 11  # of the legend, ticks and a panel's title
-    legend_below: bool = False  # else it stands right of the panels
-    title: float = 13.2  # font of the figure's title; 0: it has none, since its caption says it
+    legend_below: bool = False  # else it is right of the panels
+    title: float = 13.2  # font of the figure's title; 0: no title, since a caption replaces it
     labels: float = 11  # font of the name of an axis
     wrap: int = 52  # most letters in a line of a panel's title
     lines: float = 1.0  # line widths over those of LOOKS
     markers: float = 5
     frame: float = 0.8  # line width of axes and ticks
     dpi: int = 150
-    companion: bool = False  # whether a second view stands right of the first where there is one topology
-    more: Mapping[str, Any] = field(default_factory=dict, hash=False)  # of Matplotlib's settings
+    companion: bool = False  # whether one topology has a second view at the right
+    more: Mapping[str, Any] = field(default_factory=dict, hash=False)  # other settings of Matplotlib
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -147,28 +147,25 @@ class Style:
         return {**_TABLES["settings"], **fonts, **frame, **sizes, **self.more}
 
     def width(self, columns: int) -> float:
-        """Return the width in inches of a figure with that many columns of panels."""
+        """Return the width in inches of a figure with `columns` columns of panels."""
         if columns <= len(self.widths):
             return self.widths[columns - 1]
         return max(self.widths[-1], self.panel_width * columns)
 
     def letters(self, inches: float, columns: int, shared: bool) -> int:
-        """Return how many letters fit into a line of a panel's title, where so many columns have so many inches.
-
-        With `shared` they have one y axis together.
-        """
+        """Return the letters in a line of a panel's title, for `columns` panels in `inches`; `shared` is one y axis."""
         axis = _AXIS * self.font / 72
         width = (inches - axis) / columns if shared else inches / columns - axis
         return min(self.wrap, letters_of(width - self.font / 72, self.font))
 
     def drawn(self, look: Look) -> dict[str, Any]:
-        """Return the keyword arguments of Matplotlib's `plot` for a line of that look."""
+        """Return keyword arguments of Matplotlib's `plot` for a look."""
         markersize = (look.markersize or 1) * self.markers
         return look._asdict() | {"linewidth": look.linewidth * self.lines, "markersize": markersize}
 
 
 def letters_of(inches: float, font: float) -> int:
-    """Return how many letters fit into a line of that width, at least 12."""
+    """Return the number of letters that fit into a line, at least 12."""
     return max(12, math.floor(inches * 72 / (font * _LETTER)))
 
 
@@ -177,7 +174,7 @@ SCREEN = STYLES["screen"]
 
 
 def new_figure(width: float, height: float, **options: Any) -> Figure:
-    """Return an empty figure of that size in inches, whose parts keep clear of each other."""
+    """Return an empty figure of a size in inches, with a layout that avoids overlaps."""
     from matplotlib import figure
 
     return figure.Figure(figsize=(width, height), **{"layout": "constrained"} | options)
@@ -185,7 +182,7 @@ def new_figure(width: float, height: float, **options: Any) -> Figure:
 
 @contextmanager
 def style(chosen: Style = SCREEN) -> Iterator[None]:
-    """Have the settings of that plot style, whatever the user configured, in a block or, by `@style()`, a function."""
+    """Use the settings of a plot style, not the user's, in a block or, as `@style()`, in a function."""
     matplotlib()
     from matplotlib.style import context
 
@@ -194,11 +191,11 @@ def style(chosen: Style = SCREEN) -> Iterator[None]:
 
 
 def matplotlib() -> ModuleType:
-    """Import Matplotlib without a matplotlibrc of the working folder, which may be a stranger's."""
-    found = importlib.util.find_spec("matplotlib")
-    assert found
-    assert found.origin
-    with outside(Path(found.origin).parent):
+    """Import Matplotlib without a matplotlibrc of the working folder, which may not be the user's."""
+    spec = importlib.util.find_spec("matplotlib")
+    assert spec
+    assert spec.origin
+    with outside(Path(spec.origin).parent):
         import matplotlib
 
     return matplotlib
@@ -206,19 +203,16 @@ def matplotlib() -> ModuleType:
 
 # Files.  PNGs have a palette, which makes them a third of the size.
 
-_UNFIT = re.compile(r"[/\\\x00]+")  # characters that no file name may have
+_UNFIT = re.compile(r"[/\\\x00]+")  # characters not allowed in file names
 _LONGEST_NAME = 200
 _COLOURS = 255  # of a palette; one more stays free
-_UNQUOTED = " /:;,=.-_()!'*"  # what an address in double quotes may hold
+_UNQUOTED = " /:;,=.-_()!'*"  # allowed in an address in double quotes
 
 
 def save(figure: Figure, folder: Path, stem: str, formats: Sequence[str], plot_style: Style = SCREEN) -> list[Path]:
-    """Write a figure, drawn with that plot style, as STEM.FORMAT in each of the formats, and return the files.
-
-    The folder is made if it does not exist.
-    """
+    """Write a figure as STEM.FORMAT in each format, and return the files; the folder is made if needed."""
     folder.mkdir(parents=True, exist_ok=True)
-    # The name holds words of a run file, which may lead out of the folder.
+    # The name may contain a path, since it has texts of a run file.
     stem = _UNFIT.sub("_", stem)[:_LONGEST_NAME]
     paths = [folder / f"{stem}.{suffix}" for suffix in formats]
     for path in paths:
@@ -234,12 +228,12 @@ def save(figure: Figure, folder: Path, stem: str, formats: Sequence[str], plot_s
 
 
 def page_svg(figure: Figure) -> str:
-    """Return the address of an SVG that stands in a page and holds all of it; the same figure gives the same text."""
+    """Return a figure as the data URL of an SVG; the same figure gives the same text."""
     drawn = io.StringIO()
     with style():
         figure.savefig(drawn, format="svg", metadata=UNDATED["svg"])
     text = drawn.getvalue()
-    # Comments repeat what letters are drawn as shapes.
+    # Remove comments, which repeat the letters that are drawn as shapes.
     element = re.sub(r"<!--.*?-->", "", text[text.index("<svg") :], flags=re.DOTALL)
     return f"data:image/svg+xml,{quote(' '.join(element.split()), safe=_UNQUOTED)}"
 
@@ -247,8 +241,7 @@ def page_svg(figure: Figure) -> str:
 def png(figure: Figure, dpi: int) -> bytes:
     """Return the bytes of a PNG with few colours; the same figure gives the same bytes.
 
-    The commonest colours stay as they are, so areas keep theirs; each of the other colours, which smooth edges, becomes
-    the nearest of those.
+    The most frequent colours, those of areas, stay.  The others, which smooth edges, become the nearest of these.
     """
     from PIL import Image
 

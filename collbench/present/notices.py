@@ -1,4 +1,4 @@
-"""One line on stderr where something takes long, and nothing where it does not."""
+"""Lines on stderr, printed only if something takes long or has a new name."""
 
 import sys
 import threading
@@ -9,7 +9,7 @@ from typing import Any
 from collbench.host.launcher import launched
 from collbench.presence import UNTIL
 
-SECONDS = 8.0  # without a word, after which a user wonders
+SECONDS = 8.0  # of silence, after which a line is printed
 DRIVER = "waiting for the CUDA driver, which is still starting (persistence mode is off?)"
 RANKS = "waiting for the ranks: kernels are compiled once; without persistence mode GPUs start slowly"
 
@@ -22,7 +22,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def announced_if_slow(sentence: str) -> Iterator[None]:
-    """Print the sentence if the block takes longer than SECONDS; of a launcher's processes only the first does."""
+    """Print a sentence if the block takes longer than SECONDS; under a launcher only rank 0 prints."""
     timer = threading.Timer(SECONDS, say, (f"collbench: {sentence}",))
     timer.daemon = True
     if is_leader(launched()):
@@ -35,7 +35,7 @@ def announced_if_slow(sentence: str) -> Iterator[None]:
 
 @contextmanager
 def started(session: AbstractContextManager[Any]) -> Iterator[None]:
-    """Enter the session, and announce that its ranks are slow to start if they are."""
+    """Enter the session, and print a line if its ranks start slowly."""
     with ExitStack() as stack:
         with announced_if_slow(RANKS):
             stack.enter_context(session)
@@ -43,11 +43,11 @@ def started(session: AbstractContextManager[Any]) -> Iterator[None]:
 
 
 def renamed(before: str, now: str) -> None:
-    """Print that a command line has another form now; of the processes of a launcher the first does."""
+    """Print the present form of an earlier command line; under a launcher only rank 0 prints."""
     if is_leader(launched()):
         say(f"collbench: `collbench {before}` is `collbench {now}` now; the earlier form goes with {UNTIL}")
 
 
 def is_leader(launched: tuple[int, int] | None) -> bool:
-    """Return whether the process of that rank and number of processes prints; None is a process that runs alone."""
+    """Return whether this process prints; `launched` is (rank, size), or None for a single process."""
     return launched is None or launched[0] == 0

@@ -1,7 +1,7 @@
-"""The common parts of HTML pages that fetch nothing: templates, a policy, compressed scripts, colours.
+"""Common parts of self-contained HTML pages: templates, policy, compressed scripts.
 
-`assets/` has colours for light and dark (`colours.css`), texts of units (`views.js`), and, as their makers publish
-them, plotly.js and fflate, which unpacks it.
+`assets/` has light and dark colours (`colours.css`), texts of units (`views.js`), and the published plotly.js and
+fflate, which unpacks it.
 """
 
 import base64
@@ -15,9 +15,9 @@ from markupsafe import Markup, escape
 
 
 def templates(package: str, folder: str) -> Environment:
-    """Return a package's templates: texts that they are given are escaped, and a name that they lack is an error.
+    """Return a package's templates.
 
-    Text between back-ticks is shown as code.
+    They escape texts, show text between back-ticks as code, and raise an error for an undefined name.
     """
     return Environment(
         loader=PackageLoader(package, folder),
@@ -30,7 +30,7 @@ def templates(package: str, folder: str) -> Environment:
 
 
 def _code(value: object) -> object:
-    """Return a text with its back-ticks as elements, and one without its pair as an apostrophe."""
+    """Return a text with pairs of back-ticks as code elements, and a single back-tick as an apostrophe."""
     if not isinstance(value, str) or isinstance(value, Markup) or "`" not in value:
         return value
     marked = re.sub("`([^`]*)`", r"<code>\1</code>", str(escape(value)))
@@ -38,9 +38,9 @@ def _code(value: object) -> object:
 
 
 def policy(*scripts: str) -> str:
-    """Return a Content-Security-Policy: no request to anywhere, and no script but these.
+    """Return a Content-Security-Policy that forbids all requests and allows only these scripts.
 
-    Plotly sets styles, which a policy has no finer word for.
+    Inline styles are allowed, since Plotly sets them.
     """
     hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
@@ -51,18 +51,15 @@ def policy(*scripts: str) -> str:
 
 
 def packed(text: str) -> str:
-    """Return a text as the page unpacks it: raw DEFLATE, in base 64.
+    """Return a text compressed for the page: raw DEFLATE in base 64.
 
-    fflate unpacks it, since the browser's own way is asynchronous, and a page may be printed before that is done.
+    fflate unpacks it, since the browser's own function is asynchronous and might end after a page is printed.
     """
     deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     return base64.b64encode(deflate.compress(text.encode()) + deflate.flush()).decode()
 
 
 def asset(name: str, package: str = "") -> str:
-    """Return the text of a file that pages are made of: of a package's own, or by default of what they share.
-
-    These are `colours.css`, light and dark, `views.js`, texts of units, plotly.js and fflate.
-    """
+    """Return the text of a file for pages, from a package, or by default from `assets/` here."""
     folder = resources.files(package) if package else resources.files(__package__) / "assets"
     return (folder / name).read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Tables and lines of text, in as many columns as the terminal has room for; in a pipe or a file all are there.
+"""Tables and lines of text that fit a terminal; a pipe or file gets all columns.
 
-A table of rich needs all rows to find its widths, wraps cells instead of leaving columns out, and cuts rows in a pipe.
+rich's tables are unsuitable: they need all rows for their widths, wrap cells, and cut rows in a pipe.
 """
 
 import os
@@ -13,29 +13,29 @@ from typing import Any, Generic, TextIO
 
 from collbench.present.columns import ALWAYS, USEFUL, Column, Row
 
-NARROWEST = 20  # columns that anything is laid out for
-WORDS, WORD = 11, 2  # characters of the last column for whose sake others are left out, and columns that are useful
-USUAL = 80  # columns of a terminal that does not say its width
-CONTINUED = 11  # blanks before the last column where nothing of it fits next to the others
+NARROWEST = 20  # least columns of a layout
+WORDS, WORD = 11, 2  # room that the last column needs next to other columns, and next to useful ones
+USUAL = 80  # columns of a terminal without a known width
+CONTINUED = 11  # blanks before the last column if it does not fit next to the others
 
 
 def no_problem(row: object) -> str:
-    """Return that a row has its numbers."""
+    """Return no problem for any row."""
     return ""
 
 
 class Table(Generic[Row]):
-    """Columns of fixed widths, printed row by row as results arrive; the last may hold text of any length.
+    """Columns of fixed widths, printed row by row as results arrive; the last may have text of any length.
 
-    Two blanks stand between numbers and the text after them, and one between all other columns.
+    Two blanks separate a number from text after it, and one blank separates other columns.
     """
 
     def __init__(
         self, columns: Iterable[Column[Row]], problem: Callable[[Row], str] = no_problem, names: int = 2, gap: str = " "
     ) -> None:
-        """Make a table; *gap* stands between two columns at least.
+        """Make a table; *gap* separates columns.
 
-        *problem* returns why a row has no numbers; that stands in place of all but its first *names* cells.
+        *problem* returns the reason for a row without numbers, which replaces all but its first *names* cells.
         """
         self.columns = [column for column in columns if column.importance]
         self.problem, self._names, self._gap = problem, names, gap
@@ -51,7 +51,7 @@ class Table(Generic[Row]):
         return self._line([column.cell(row) for column in self.columns])
 
     def left_out(self) -> list[str]:
-        """Return the names of the columns that there is no room for, the least important first."""
+        """Return the names of columns without room, the least important first."""
         shown = self._shown([column.name for column in self.columns])
         gone = [column for place, column in enumerate(self.columns) if column.name and place not in shown]
         return [column.name for column in sorted(gone, key=lambda column: column.importance)]
@@ -65,7 +65,6 @@ class Table(Generic[Row]):
         return "\n".join(continued(start, last.rstrip(), width))
 
     def _start(self, cells: Sequence[str], shown: Sequence[int]) -> str:
-        """Return what stands before the last of the columns that are shown."""
         start, number = "", False
         for place in shown:
             column = self.columns[place]
@@ -77,13 +76,13 @@ class Table(Generic[Row]):
         return start
 
     def _shown(self, cells: Sequence[str]) -> list[int]:
-        """Return the places of the columns that there is room for, where these cells stand in them."""
+        """Return the indices of the columns that fit with these cells."""
         width = room()
         shown = list(range(len(cells)))
         if width is None:
             return shown
 
-        # Columns of one importance go together, the least important first, until the last column has its room.
+        # Leave out columns by importance until the last column fits.
         levels = {column.importance for column in self.columns} - {ALWAYS}
         for importance in sorted(levels):
             needed = WORD if importance >= USEFUL else WORDS
@@ -99,18 +98,18 @@ class Table(Generic[Row]):
 
 
 def left_out_in_words(*tables: Table[Any]) -> str:
-    """Return which columns the terminal is too narrow for; nothing if all are there."""
+    """Return a line on the columns that do not fit the terminal; empty if all do."""
     names = dict.fromkeys(name for table in tables for name in table.left_out())
     return f"columns left out for want of room: {', '.join(names)}" if names else ""
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Return whether it is a terminal, and not one that Open MPI gives its processes, wherever their output goes."""
+    """Return whether a stream is a terminal; Open MPI's processes always seem to have one, so theirs do not count."""
     return stream.isatty() and "OMPI_COMM_WORLD_RANK" not in os.environ
 
 
 def room(stream: TextIO | None = None) -> int | None:
-    """Return the columns of a stream's terminal (standard output's), or COLUMNS; None where there is no limit."""
+    """Return COLUMNS, or the columns of a stream's terminal (default: standard output); None without a limit."""
     stream, given = stream or sys.stdout, os.environ.get("COLUMNS", "")
     columns = int(given) if given.isdecimal() else 0
     if not columns and is_terminal(stream):
@@ -121,10 +120,10 @@ def room(stream: TextIO | None = None) -> int | None:
 def lines(
     columns: Iterable[Column[Row]], rows: Iterable[Row], problem: Callable[[Row], str] = no_problem, names: int = 2
 ) -> list[str]:
-    """Return the names of columns and a line for each row, each column as wide as it must be and two blanks apart.
+    """Return a heading and a line for each row, with columns of minimal width, two blanks apart.
 
-    A last column without a form wraps at words.  Else columns are left out until it fits as a whole.  `problem` and
-    `names` are as in Table.
+    A last column without a form wraps at words; otherwise columns are left out until it fits.  `problem` and `names`
+    are as in Table.
     """
     every = list(rows)
     shown = [column for column in columns if column.importance]
@@ -133,8 +132,8 @@ def lines(
     # Rows without numbers widen only the columns that name them.
     sized = []
     for column in shown:
-        of = every if column in shown[:names] else right
-        width = max(map(len, [column.name, *map(column.cell, of)]))
+        measured = every if column in shown[:names] else right
+        width = max(map(len, [column.name, *map(column.cell, measured)]))
         form = f"{'>' if column.at_the_right else '<'}{width}"
         sized.append(replace(column, form=form if column.form or column is not shown[-1] else ""))
     table = Table(sized, problem, names, gap="  ")
@@ -142,7 +141,7 @@ def lines(
 
 
 def continued(start: str, rest: str, width: int) -> Iterator[str]:
-    """Yield the rest next to the start, continued below its own beginning, or below the start if that is too narrow."""
+    """Yield lines with the rest next to the start, wrapped below its beginning, or indented if that is too narrow."""
     indent, lines = len(start), _broken(rest, width - len(start))
     if len(start) + len(rest) <= width:
         lines = [rest]
@@ -158,14 +157,14 @@ _HELD = "\N{NO-BREAK SPACE}"
 
 
 def _broken(text: str, width: int) -> list[str]:
-    """Return the text broken at blanks, never within a word or between a number and its unit."""
+    """Return lines of text, broken at blanks but never between a number and its unit."""
     held = _BEFORE_UNIT.sub(_HELD, text)
     lines = textwrap.wrap(held, max(1, width), break_long_words=False, break_on_hyphens=False)
     return [line.replace(_HELD, " ") for line in lines] or [""]
 
 
 def wrapped(line: str, width: int) -> str:
-    """Return a line of words as lines of that width, continued two columns behind its own beginning."""
+    """Return a text line wrapped to a width, with two more columns of indentation on continued lines."""
     if len(line) <= width:
         return line
     indent = " " * (len(line) - len(line.lstrip()))

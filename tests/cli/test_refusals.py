@@ -77,7 +77,10 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--what-if ecmp", "nothing between nodes here; give 2 nodes or more"),
         ("--nodes 64 --what-if link-down=leaf99:spine0", "no link"),
     ),
-    "startup": (("--ranks 0", "--ranks 0 is not possible; give numbers from 1 on"), ("--on dgx-h100", "unknown --on")),
+    "startup": (
+        ("--ranks 0", "--ranks 0 is not possible; give numbers of at least 1"),
+        ("--on dgx-h100", "unknown --on"),
+    ),
     "explain --on cpu": (("--impl nonsense", "unknown implementation"),),
     "step scale --on cpu": (
         ("--ranks 2 --slow-rank 2", "--slow-rank 2 is no rank of 2; choose from 0 to 1"),
@@ -193,7 +196,7 @@ def test_a_sweep_whose_rows_were_all_skipped_says_so_and_ends_with_status_1(here
     """What is known only once the hardware, or its model, has been asked."""
     done = here("predict", "dgx-a100", "--impl", "nvls", "-b", "7", "-e", "7")
     assert done.returncode == 1
-    assert "no row has a time: each was skipped" in done.stderr
+    assert "no row has a time: all are skipped" in done.stderr
     assert "sizes: 4 B instead of 7 B" in done.stderr
 
 

@@ -84,8 +84,8 @@ def test_check_says_what_nccl_took_before_any_reason(here: Command) -> None:
 
 def test_explain_and_its_report_say_what_a_library_ran(here: Command, tmp_path: Path) -> None:
     library = Explanation(case(), "nccl", "gpu", 1e-5, 1e-5, (), algorithm="ring", protocol="ll", channels=4)
-    assert "ring/ll, 4 channels; the inside of a library is not seen" in table_row(library)
-    assert "  the inside of a library" in table_row(replace(library, algorithm="", protocol="", channels=None))
+    assert "ring/ll, 4 channels; no parts: libraries keep no log" in table_row(library)
+    assert "  no parts: libraries" in table_row(replace(library, algorithm="", protocol="", channels=None))
     write_run(tmp_path / "run", library)
     here("report", "run", "-o", "page.html")
     assert "ring/ll, 4 channels" in (tmp_path / "page.html").read_text()

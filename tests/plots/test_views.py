@@ -181,7 +181,7 @@ def test_what_has_no_message_sizes_has_times_and_no_bandwidth() -> None:
         collective = COLLECTIVES[name]
         stems = [stem.rpartition("-")[2] for stem, _ in curves.figures([on("dgx-h100", 8, name)], say=said.append)]
         assert stems == ["bandwidth"] * collective.sized + ["latency"]
-        no_size = [] if collective.sized else [f"no message has a size in a {name}"]
+        no_size = [] if collective.sized else [f"messages of a {name} have no size"]
         assert [line.rpartition(": ")[2] for line in said] == no_size
 
 

@@ -43,20 +43,20 @@ _TIMES: Table[tuple[str, str, float, str]] = Table(
         Column("times yours", lambda row: row[3]),
     )
 )
-_LEVELS = {"builds": "does not compile", "right": "is wrong", "races": "has races", "speed": "is slow"}
+_LEVELS = {"builds": "it does not compile", "right": "it is wrong", "races": "it has races", "speed": "it is slow"}
 
 
 @click.group(invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
-    """List the exercises: kernels with a hole, to be filled in and judged on this machine's CPU."""
+    """List the exercises: kernels with a hole to fill in, judged on this machine's CPU."""
     if not context.invoked_subcommand:
         context.invoke(list_exercises)
 
 
 @command.command("list")
 def list_exercises() -> None:
-    """List the exercises, and which of them are started or solved here."""
+    """List the exercises, and whether they are started or solved here."""
     notes = records.notes()
     click.echo(_LIST.heading())
     following = 1
@@ -73,24 +73,24 @@ def list_exercises() -> None:
         click.echo(f"\nNext: collbench exercise {verb} {following}")
 
 
-@command.command(params=[_NUMBER, click.Option(["--folder"], type=PATH, metavar="FOLDER", help="Where to write it.")])
+@command.command(params=[_NUMBER, click.Option(["--folder"], type=PATH, metavar="FOLDER", help="Folder to write to.")])
 def start(number: str, folder: Path | None) -> None:
-    """Write a kernel with a hole and a page that explains it into a folder."""
+    """Write a kernel with a hole, and a page that explains it, to a folder."""
     exercise = records.find(number)
     made = records.start(exercise, folder)
     click.echo(f"Exercise {exercise.number}, {exercise.title}: read {made}/README.md")
-    click.echo(f"fill the hole in:  {made}/{exercise.kernel}.cu")
+    click.echo(f"fill in the hole:  {made}/{exercise.kernel}.cu")
     which = exercise.number if made == Path(records.default(exercise)) else made
-    click.echo(f"have it judged:    collbench exercise check {which}")
+    click.echo(f"check the kernel:  collbench exercise check {which}")
 
 
 @command.command(
     params=[_WHICH, click.Option(["--time/--no-time"], default=True, help="Time a right kernel, too.  [default: time]")]
 )
 def check(which: str | None, time: bool) -> int:
-    """Judge a kernel: right or not and why, races, then its time.
+    """Judge a kernel: mistakes, races, then its time.
 
-    Within an exercise's folder N may be left out.
+    N may be left out in an exercise's folder.
     """
     exercise, folder = _chosen(which)
     from collbench.commands.exercise import judge
@@ -98,7 +98,7 @@ def check(which: str | None, time: bool) -> int:
     click.echo(f"Exercise {exercise.number}, {exercise.title}: {folder / exercise.kernel}.cu")
     verdict = judge.judge(exercise, folder)
     if verdict.passed:
-        no_races = "" if verdict.notes else ", and no races"  # the notes say what was not looked at
+        no_races = "" if verdict.notes else ", and no races"  # notes name missing checks
         click.echo(_style(f"right with {format_list(exercise.ranks)} ranks", "green") + no_races)
         if time or exercise.beats:
             click.echo("timing ...", err=True)
@@ -122,20 +122,19 @@ def hint(number: str) -> None:
     """Print the hints of an exercise, one for each way to fail."""
     exercise = records.find(number)
     for level, fault in _LEVELS.items():
-        click.echo(f"where it {fault}: {exercise.hints[level]}")
+        click.echo(f"if {fault}: {exercise.hints[level]}")
 
 
 def _chosen(which: str | None) -> tuple[Exercise, Path]:
-    """Return the exercise, and the folder that it is worked on in."""
     folder = Path(which or ".")
     if folder.is_file():
         folder = folder.parent
     if exercise := records.within(folder):
         return exercise, folder
     if which is None:
-        raise UsageError("this folder is no exercise's: give a number or a folder, as in `collbench exercise check 1`")
+        raise UsageError("this folder has no exercise: give a number or a folder, as in `collbench exercise check 1`")
     if folder.is_dir():
-        raise UsageError(f"{folder} is no exercise's folder: `collbench exercise start N` makes them")
+        raise UsageError(f"{folder} has no exercise: `collbench exercise start N` makes one")
     exercise = records.find(which)
     noted = records.notes().get(exercise.name, {}).get("folder", ".")
     for folder in (Path(records.default(exercise)), Path(noted)):

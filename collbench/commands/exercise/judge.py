@@ -1,7 +1,7 @@
-"""Judges an answer to an exercise: whether it builds, is right, has no races, and how fast it is.
+"""Judge of exercises: compilation, results, races and speed of a student's kernel.
 
-A check goes by stages.  First all ranks meet before and after every call, so that only the call counts; then some come
-late, some leave early, and at last nobody meets.  The first stage that fails is the last.
+A check has stages.  In the first, all ranks meet before and after every call, so only the call counts.  Then ranks come
+late, or leave early, and at last calls follow each other without a meeting.  A check ends with the first failing stage.
 """
 
 import os
@@ -32,30 +32,30 @@ from collbench.units import format_list
 _STAGES = {"together": (True, True), "late": (False, True), "early": (True, False), "again": (False, False)}
 """Whether ranks meet before each call, and after it."""
 _STALLS = {"again": (races.START, races.BARRIER, races.RECEIVE, races.PACKETS)}
-"""In a run each; in other stages the first two."""
-_START = {"again": 2**32 - 8}  # of counters, which then wrap
-_TIMEOUT = 4000  # milliseconds in which no thread takes a step, although it could
+"""Stalls by stage, one for each run; other stages have the first two."""
+_START = {"again": 2**32 - 8}  # of counters, so that they wrap
+_TIMEOUT = 4000  # milliseconds in which no thread takes a step, although it could run
 _COUNTS = (1003, 260, 701, 64, 37, 1003, 5, 701)
 _LEVEL = {"crash": "right", "wrong": "right", "stuck": "right", "race": "races"}
-_RACES, _WINS = 3, 2  # against the library, at most, and won at the same size: other programs may disturb a race
-_RIGHT = (Outcome.OK, Outcome.DISTURBED)  # disturbed: the time is not sure
+_RACES, _WINS = 3, 2  # most timings against the library, and wins needed at one size: other programs may disturb
+_RIGHT = (Outcome.OK, Outcome.DISTURBED)  # disturbed: only the time is uncertain
 
 _ADDRESS = re.compile(r"on unknown address (0x[0-9a-f]+)")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_NULL = 2**20  # bytes from a null pointer on that an element of its array may lie
-_CLEAR = 8  # wrong elements from which on chance explains nothing
+_NULL = 2**20  # largest address of an element behind a null pointer
+_CLEAR = 8  # wrong elements that are not due to chance
 
 
 @cache
 def words() -> Mapping[str, Mapping[str, str]]:
-    """Return the judge's sentences by what they are about."""
-    found: Mapping[str, Mapping[str, str]] = msgspec.toml.decode(Path(__file__).with_name("judge.toml").read_bytes())
-    return found
+    """Return the judge's sentences by subject."""
+    texts: Mapping[str, Mapping[str, str]] = msgspec.toml.decode(Path(__file__).with_name("judge.toml").read_bytes())
+    return texts
 
 
 @dataclass(frozen=True)
 class StudentFile:
-    """A student's file."""
+    """A student's kernel file."""
 
     name: str
     text: str
@@ -65,11 +65,11 @@ class StudentFile:
         return f"{self.name}:{number}: {[*self.text.splitlines(), ''][number - 1].strip()}"
 
     def lines_in(self, output: str) -> list[int]:
-        """Return the numbers of its lines that a tool's output names, in that order."""
+        """Return the numbers of this file's lines in a tool's output, in order of appearance."""
         return [int(number) for number in re.findall(rf"(?:^|[ /]){re.escape(self.name)}:(\d+)", output, re.MULTILINE)]
 
     def fits(self, mistake: Mistake) -> bool:
-        """Return whether its code, without comments, has and lacks what a mistake says."""
+        """Return whether its code, without comments, has and lacks the expressions of a mistake."""
         code = _COMMENT.sub("", self.text)
         has = not mistake.has or bool(re.search(mistake.has, code, re.DOTALL))
         return has and not (mistake.lacks and re.search(mistake.lacks, code, re.DOTALL))
@@ -79,11 +79,11 @@ class StudentFile:
 class Access:
     """One side of a race."""
 
-    by: str  # kernel, or caller: who fills inputs and checks results
+    by: str  # kernel, or caller, which fills inputs and checks results
     verb: str  # reads, writes
     what: str  # input, result, flag, slot
-    rank: int  # whose memory that is
-    line: int = 0  # of the student's file; 0 outside of it
+    rank: int  # owner of the memory
+    line: int = 0  # of the student's file; 0 elsewhere
 
     def __str__(self) -> str:
         return f"{self.by} {self.verb} {self.what}"
@@ -91,7 +91,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Findings:
-    """The outcome of some runs with as many ranks, in one stage."""
+    """Outcomes of the runs of one stage with one number of ranks."""
 
     source: StudentFile
     stage: str
@@ -101,13 +101,13 @@ class Findings:
 
     @cached_property
     def caught(self) -> tuple[str, ...]:
-        """All that was noticed, the clearest first: crash, wrong, stuck, race."""
+        """The kinds of noticed mistakes, the clearest first: crash, wrong, stuck, race."""
         noticed = {catcher for outcome in self.outcomes for catcher in outcome.catchers}
         return tuple(name for name in (races.CRASHED, races.WRONG, races.GAVE_UP, races.RACE) if name in noticed)
 
     @cached_property
     def wrong(self) -> Mapping[str, Any]:
-        """The wrong result to speak of: of those that chance does not explain, the first."""
+        """The wrong result to report: the first with many wrong elements, else the first."""
         results: list[Mapping[str, Any]] = []
         for outcome in self.outcomes:
             results += outcome.found
@@ -119,7 +119,7 @@ class Findings:
         return tuple(race for outcome in self.outcomes for race in _races(self.source, outcome))
 
     def fits(self, mistake: Mistake) -> bool:
-        """Return whether everything that a mistake says of itself was seen."""
+        """Return whether all conditions of a mistake are met."""
         accesses: list[str] = []
         for race in self.races:
             accesses += map(str, race)
@@ -135,7 +135,7 @@ class Findings:
         )
 
     def evidence(self, caught: str, access: str) -> Iterator[str]:
-        """Yield what shows it, in sentences and lines of the file; of races rather one with such an access."""
+        """Yield sentences and lines of the file that show a mistake; `access` selects a race."""
         if caught == "race":
             return self._race(access)
         return {"crash": self._crash, "wrong": self._wrong, "stuck": self._stuck}[caught]()
@@ -181,7 +181,7 @@ class Findings:
 
 
 def _races(source: StudentFile, outcome: races.Outcome) -> Iterator[tuple[Access, ...]]:
-    """Yield both accesses of every race of a run; the harness printed where which memory begins."""
+    """Yield both accesses of every race of a run; the harness prints the begins of its memory."""
     places = []
     for line in outcome.stderr.splitlines():
         if line.startswith("memory "):
@@ -190,14 +190,14 @@ def _races(source: StudentFile, outcome: races.Outcome) -> Iterator[tuple[Access
                 places.append((int(base, 16), what, int(rank)))
     for sides in outcome.sides:
         both = [_access(source, places, *side) for side in sides]
-        # In place, inputs are where results go.
+        # In place, inputs and results share memory.
         if any(str(access) == "caller writes input" for access in both):
             both = [replace(access, what="input") for access in both]
         yield tuple(both)
 
 
 def _access(source: StudentFile, places: Sequence[tuple[int, str, int]], verb: str, address: int, stack: str) -> Access:
-    # The memory that begins last before the address is the one that holds it.
+    # The last memory that begins before the address holds it.
     _, what, rank = max(place for place in places if place[0] <= address)
     verb = f"{verb}s"
     if "Rank::launch" in stack:
@@ -207,20 +207,20 @@ def _access(source: StudentFile, places: Sequence[tuple[int, str, int]], verb: s
 
 @dataclass(frozen=True)
 class Judgement:
-    """The outcome of a check; all is well without a `level`."""
+    """The outcome of a check; passed if `level` is empty."""
 
     level: str = ""  # of the hint: builds, right, races, speed
     stage: str = ""
     caught: str = ""
-    says: str = ""  # what goes wrong, in a sentence
-    mistake: str = ""  # the mistake by its name, if it is a known one
+    says: str = ""  # a sentence on the failure
+    mistake: str = ""  # a sentence on the mistake, if it is a known one
     evidence: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()  # what was not looked at
-    table: tuple[Mapping[str, Any], ...] = ()  # of each size the seconds, by implementation
+    notes: tuple[str, ...] = ()  # missing checks
+    table: tuple[Mapping[str, Any], ...] = ()  # seconds by implementation, for each size
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether no mistake was found."""
         return not self.level
 
 
@@ -244,7 +244,7 @@ def judge(exercise: Exercise, folder: Path) -> Judgement:
         return _unbuilt(exercise, source, str(error))
     notes = () if detector else (words()["show"]["blind"],)
 
-    # The first stage in which anything shows is the one to speak of: later ones mix several mistakes.
+    # Only the first failing stage is reported: later ones mix several mistakes.
     for stage in _STAGES:
         for ranks in exercise.ranks:
             outcomes = _outcomes(exercise, stage, ranks, partial(races.outcome, binary, before=prefix))
@@ -255,7 +255,7 @@ def judge(exercise: Exercise, folder: Path) -> Judgement:
 
 
 def _unbuilt(exercise: Exercise, source: StudentFile, said: str) -> Judgement:
-    """Return what the compiler said of the student's file, in brief."""
+    """Return the first errors of the compiler in the student's file; PlatformError if there are none in it."""
     errors = re.findall(rf"^(?:\./)?{re.escape(source.name)}:(\d+):.*?error: (.*)$", said, re.MULTILINE)
     if not errors and f" {exercise.kernel}(" not in source.text:
         errors = [("1", f"there is no kernel {exercise.kernel} in this file")]
@@ -269,7 +269,7 @@ def _unbuilt(exercise: Exercise, source: StudentFile, said: str) -> Judgement:
 
 
 def _outcomes(exercise: Exercise, stage: str, ranks: int, outcome: "partial[races.Outcome]") -> list[races.Outcome]:
-    """Return the outcomes of some runs of a stage, each with calls and stalls of its own."""
+    """Return the outcomes of the runs of a stage, each with its own calls and stalls."""
     before, after = _STAGES[stage]
     run = partial(
         races.Run,
@@ -290,7 +290,6 @@ def _outcomes(exercise: Exercise, stage: str, ranks: int, outcome: "partial[race
 
 
 def _verdict(exercise: Exercise, findings: Findings, notes: tuple[str, ...]) -> Judgement:
-    """Return the findings under the first of the exercise's mistakes that fits them."""
     fitting = next((mistake for mistake in exercise.mistake if findings.fits(mistake)), None)
     caught = findings.caught[0]
     if fitting and fitting.caught:
@@ -306,16 +305,13 @@ def _verdict(exercise: Exercise, findings: Findings, notes: tuple[str, ...]) -> 
     )
 
 
-# ---- how fast it is ----
-
-
 def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Judgement:
-    """Measure a right answer against the library and its rung, each size in a sweep; PlatformError if one fails."""
+    """Time a right answer against the library and its rung, with a sweep for each size; PlatformError if one fails."""
     table: dict[str, Mapping[str, Any]] = {}
     wins: Counter[str] = Counter()
     unsure: set[str] = set()
 
-    # After the first race only sizes that were won are raced again: the second win decides.
+    # After the first timing only sizes with a win are repeated, since a second win decides.
     for _ in range(_RACES if exercise.beats else 1):
         for size in [size for size in exercise.sizes if wins[size]] or exercise.sizes:
             times, problem = _times(exercise, folder, size, budget)
@@ -339,28 +335,28 @@ def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Judgement:
 
 
 def _times(exercise: Exercise, folder: Path, size: str, budget: float) -> tuple[Mapping[str, Timed], str]:
-    """Return the times of a size by implementation, and what is wrong with the student's kernel there."""
+    """Return the times of a size by implementation, and the failure of the student's kernel, if any."""
     names = f"{LIBRARY},{exercise.rung},{exercise.kernel}"
     what = ("--on", "cpu", "--op", exercise.record.collectives[0], "--impl", names, "-b", size, "-e", size)
-    found, complaint = swept(folder, *what, "--starts", "1", "--budget", str(budget))
-    mine = next((row for row in found if row.implementation == exercise.kernel), None)
+    rows, complaint = swept(folder, *what, "--starts", "1", "--budget", str(budget))
+    mine = next((row for row in rows if row.implementation == exercise.kernel), None)
     if not mine or mine.outcome not in _RIGHT:
         return {}, (mine and (mine.wrong or mine.reason)) or complaint
-    times = {row.implementation: row for row in found if isinstance(row, Timed)}
+    times = {row.implementation: row for row in rows if isinstance(row, Timed)}
     if LIBRARY not in times:
         raise PlatformError(f"{LIBRARY} could not be timed, so there is nothing to compare with: {complaint}")
     return times, ""
 
 
 def swept(kernels: Path, *words: str) -> tuple[Sequence[Result], str]:
-    """Return the results of a sweep with the kernels of a folder, and the last line that it said of errors.
+    """Return the results of a sweep with the kernels of a folder, and its last line on stderr.
 
-    It is a process of its own, since a process looks for kernels once.
+    The sweep is a separate process, since a process looks for kernels only once.
     """
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch, "run")
         command = [sys.executable, "-P", "-m", "collbench", "sweep", *words, "--no-plot", "--out", str(out)]
         environment = os.environ | {"COLLBENCH_KERNELS": str(kernels.absolute())}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        found = read(out).results if (out / NAME).exists() else ()
-    return found, (done.stderr.strip() or "the sweep has no result").splitlines()[-1]
+        results = read(out).results if (out / NAME).exists() else ()
+    return results, (done.stderr.strip() or "the sweep has no result").splitlines()[-1]

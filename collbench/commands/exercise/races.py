@@ -1,6 +1,6 @@
-"""Runs kernels with every rank a stream of calls of its own, under ThreadSanitizer: see kernels/host/streams.cpp.
+"""Run kernels of all ranks under ThreadSanitizer (kernels/host/streams.cpp).
 
-The package's kernels may be changed, in a copy; a user's kernel may take their place.
+Each rank is a stream of calls.  A run may use changed copies of the package's kernels, or a user's kernel.
 """
 
 import hashlib
@@ -23,13 +23,13 @@ from collbench.host.cache import cached_file
 from collbench.platforms import compiler
 
 RACE, WRONG, GAVE_UP, CRASHED = "race", "wrong", "stuck", "crash"
-"""What can be noticed of a run, in the words of mistakes (exercise.toml)."""
+"""Kinds of mistakes in a run, as in exercise.toml."""
 START, BARRIER, PACKETS, RECEIVE = 1, 2, 3, 4
-"""Where a long stall may be, as in streams.hpp."""
+"""Places of a long stall, as in streams.hpp."""
 
 NARROW = "narrow"
-"""In a program of its own: whole warps take part, and threads are slow here."""
-_PARTS = {  # what of the harness a kernel needs, by the start of its name; the first that fits
+"""A separate program: whole warps take part, and threads are slow here."""
+_PARTS = {  # part of the harness for a kernel, by the start of its name; the first that fits
     "ring-flags": "RING",
     "ring-pipelined": "PIPELINED",
     "ring-ll": "RING_LL",
@@ -38,19 +38,19 @@ _PARTS = {  # what of the harness a kernel needs, by the start of its name; the 
     NARROW: "NARROW",
     "": "DIRECT",
 }
-_OTHERS = "OTHERS"  # a ring's kernels besides the all-reduce
-_LONGEST = 300  # seconds of a run, which gives up much sooner by itself
+_OTHERS = "OTHERS"  # a ring's kernels for other collectives
+_LONGEST = 300  # seconds of a run, which normally gives up much earlier
 _FLAGS = ("-std=c++20", "-O1", "-g1", "-pthread", "-DHOST_GRID", "-Wno-unknown-pragmas")
 _DETECTOR = ("-fsanitize=thread",)
 _RANKS, _KERNELS, _BETWEEN = "host/streams.cpp", "host/streams_kernels.cpp", "host/streams.hpp"
-# All that the ranks' half knows.
+# Headers of the ranks' half.
 _HEADERS = (_RANKS, _BETWEEN, "host/streams_why.hpp", "host/cuda.hpp", "prelude.cuh", "world.cuh")
 
 Change = tuple[str, str, str]
-"""Of a file of the kernels: an old text, which stands there once, and a new one."""
+"""A kernel file, an old text that occurs in it once, and the new text."""
 
 _MORE_STALLS: tuple[Change, ...] = (
-    # The two halves of a pair of packets arrive at different times, as they may.
+    # The two packets of a pair may arrive at different times.
     (
         "packets.cuh",
         "__atomic_store_n(&to->word[1], second",
@@ -60,36 +60,36 @@ _MORE_STALLS: tuple[Change, ...] = (
 )
 
 
-_SIDE = re.compile(  # of a race, in a report of ThreadSanitizer
+_SIDE = re.compile(  # one access of a race in a report of ThreadSanitizer
     r"^ +(?:Previous )?(?:atomic )?(read|write) of size \d+ at (0x[0-9a-f]+) by[^\n]*\n(.*?)(?=\n\n|\Z)",
     re.MULTILINE | re.IGNORECASE | re.DOTALL,
 )
 
 
 class NoSanitizer(Exception):
-    """Programs with ThreadSanitizer cannot be compiled, or do not run here."""
+    """Programs with ThreadSanitizer do not compile or run here."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Streams of calls: the kernels in turn; the sizes of a call and its grid are drawn by the seed."""
+    """Streams of calls of the kernels in turn; the seed draws sizes and grids."""
 
     kernels: tuple[str, ...]
     ranks: int
     calls: int = 16
     seed: int = 1
-    start: int = 0  # what every counter starts at
-    counts: tuple[int, ...] = (1003, 1, 64, 37, 260, 4, 701)  # few of them fill packs, packets, pieces and chunks
+    start: int = 0  # first value of every counter
+    counts: tuple[int, ...] = (1003, 1, 64, 37, 260, 4, 701)  # mostly no multiples of packs, packets, pieces or chunks
     blocks: tuple[int, ...] = (1, 2)
     threads: tuple[int, ...] = (1, 2, 3)
-    stall: int = 0  # where one thread of one rank stalls for long
-    milliseconds: int = 20  # that it stalls at least; it goes on as long as others get on without it
-    timeout: int = 10_000  # milliseconds without the end of any call until all is given up
-    careful: bool = False  # only if no thread takes a step either, though it had the time on a busy machine too
-    before: bool = False  # all ranks meet before each launch, and after it
-    after: bool = False
-    node: int = 0  # ranks of a node: others' arrays have no address; 0 for a single node
-    fifo: int = 0  # bytes of a user's kernel's
+    stall: int = 0  # place of a long stall of one thread of one rank
+    milliseconds: int = 20  # of the stall at least; it lasts as long as the others make progress
+    timeout: int = 10_000  # milliseconds without the end of any call, after which the run gives up
+    careful: bool = False  # give up only if no thread takes a step either, although it could run
+    before: bool = False  # all ranks meet before each launch
+    after: bool = False  # all ranks meet after each launch
+    node: int = 0  # ranks of a node, beyond which arrays have no address; 0 for a single node
+    fifo: int = 0  # bytes of a user's FIFO
 
     def words(self) -> list[str]:
         """Return the arguments of the harness's program."""
@@ -99,7 +99,7 @@ class Run:
         return [f"{name}={value}" for name, value in fields.items()]
 
     def parts(self) -> tuple[str, ...]:
-        """Return the parts of the harness that these kernels need."""
+        """Return the parts of the harness for these kernels."""
         parts = set()
         for name in self.kernels:
             parts.add(next(part for start, part in _PARTS.items() if name.startswith(start)))
@@ -109,30 +109,30 @@ class Run:
 
 
 USER_KERNEL = "user-kernel"
-"""The name under which a kernel that a user wrote runs."""
+"""The name of a user's kernel in a run."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a run."""
+    """The outcome of a run."""
 
     calls: int
     wrong: int
     gave_up: bool
     races: int
     stderr: str
-    found: tuple[Mapping[str, Any], ...] = ()  # of each rank its first wrong result: `Wrong` of streams_why.hpp
-    waits: tuple[int, ...] = ()  # of each rank how far into its window lies what it waits for; 0: it does not
+    found: tuple[Mapping[str, Any], ...] = ()  # first wrong result of each rank: `Wrong` of streams_why.hpp
+    waits: tuple[int, ...] = ()  # offset in the window of each rank's awaited flag; 0: it does not wait
     crashed: bool = False
 
     @property
     def summary(self) -> str:
-        """Its output in brief: the place of each race, the first wrong element of each rank."""
+        """The places of races, and the first wrong element of each rank."""
         return "\n".join(line for line in self.stderr.splitlines() if line.startswith(("SUMMARY", "rank")))
 
     @property
     def sides(self) -> list[list[tuple[str, int, str]]]:
-        """Both sides of every race: `read` or `write`, the address, and where in the sources that was done."""
+        """Both accesses of every race: `read` or `write`, the address, and the stack."""
         races = []
         for report in self.stderr.split("=================="):
             sides = _SIDE.findall(report) if "data race" in report else []
@@ -142,13 +142,13 @@ class Outcome:
 
     @property
     def catchers(self) -> set[str]:
-        """All that noticed something; none after a run that was right."""
+        """The kinds of noticed mistakes; empty after a right run."""
         noticed = {RACE: self.races, WRONG: self.wrong, GAVE_UP: self.gave_up, CRASHED: self.crashed}
-        return {name for name, found in noticed.items() if found}
+        return {name for name, count in noticed.items() if count}
 
 
 def outcome(binary: Path, run: Run, before: tuple[str, ...] | None = None) -> Outcome:
-    """Run to the end, or until it is given up or crashes; `before` stands before the program, by default `launcher`."""
+    """Run until the end, a timeout or a crash; `before` is a prefix of the command, by default `launcher`."""
     try:
         done = subprocess.run(
             [*(launcher() if before is None else before), binary, *run.words()],
@@ -164,7 +164,7 @@ def outcome(binary: Path, run: Run, before: tuple[str, ...] | None = None) -> Ou
             f"a run of the kernel did not end in {_LONGEST} s; try again on a quieter machine"
         ) from None
 
-    # A program that crashed has printed no outcome.
+    # A crashed program prints no outcome.
     races = done.stderr.count("ThreadSanitizer: data race")
     if not done.stdout.startswith("{"):
         return Outcome(0, 0, False, races, done.stderr, crashed=True)
@@ -173,9 +173,9 @@ def outcome(binary: Path, run: Run, before: tuple[str, ...] | None = None) -> Ou
 
 @cache
 def launcher() -> tuple[str, ...]:
-    """Return what to put before a program: some systems place memory where older ThreadSanitizers do not expect it.
+    """Return a prefix for commands: older ThreadSanitizers need `setarch -R` on some systems.
 
-    Asked of a program without any kernel, so that no fault of a kernel can pass for a missing sanitizer.
+    An empty program is tried, so that a kernel's fault is not taken for a missing sanitizer.
     """
     with tempfile.TemporaryDirectory() as scratch:
         source, binary = Path(scratch, "nothing.cpp"), Path(scratch, "nothing")
@@ -194,13 +194,13 @@ def launcher() -> tuple[str, ...]:
 
 @cache
 def build(parts: tuple[str, ...], changes: tuple[Change, ...] = (), options: tuple[str, ...] = ()) -> Path:
-    """Return the program with those kernels of the package, changed; compiled once per text, options, compiler."""
+    """Return the program for parts of the harness, with changed kernels; each is compiled once."""
     defines = (*(f"-DWITH_{part}" for part in parts), *options)
     return _program(changed((*_MORE_STALLS, *changes)), (*defines, *_DETECTOR))
 
 
 def build_user_kernel(file: Path, entry: str, record: KernelRecord, detector: bool = True) -> Path:
-    """Return the program with a user's kernel; ValueError with the compiler's words if that is no C++."""
+    """Return the program with a user's kernel; ValueError with the compiler's output if it does not compile."""
     arguments = "".join(f", call.{name}" for name in record.arguments)
     names = {"USER_KERNEL": f'"{file.name}"', "USER_ENTRY": entry, "USER_ARGUMENTS": arguments}
     names |= {"USER_COLLECTIVE": record.collectives[0].upper(), "USER_IN_PLACE": str(int(record.in_place))}
@@ -210,7 +210,7 @@ def build_user_kernel(file: Path, entry: str, record: KernelRecord, detector: bo
 
 
 def _program(texts: Mapping[str, str], options: tuple[str, ...]) -> Path:
-    """Compile the two halves apart, so that a change of a kernel costs no more than the kernel."""
+    """Compile the two halves separately, so that a changed kernel recompiles only its half."""
     detector = tuple(option for option in options if option in _DETECTOR)
     ranks = _compiled(_RANKS, {name: texts[name] for name in _HEADERS}, ("-c", *detector))
     kernels = {name: text for name, text in texts.items() if name != _RANKS}
@@ -220,7 +220,7 @@ def _program(texts: Mapping[str, str], options: tuple[str, ...]) -> Path:
 def _compiled(source: str, texts: Mapping[str, str], options: tuple[str, ...], other: Path | None = None) -> Path:
     command = [*compiler.compiler(), *_FLAGS, *options]
 
-    # The name says all that the program depends on, so that an unchanged one is compiled once.
+    # The name depends on all inputs, so an unchanged program is compiled once.
     pieces = (source, *texts.values(), *command, other.name if other else "", compiler.compiler_version())
     stem = f"streams-{hashlib.sha256(chr(0).join(pieces).encode()).hexdigest()[:16]}"
     sources = [source, *([str(other)] if other else [])]
@@ -228,18 +228,18 @@ def _compiled(source: str, texts: Mapping[str, str], options: tuple[str, ...], o
 
 
 def changed(changes: tuple[Change, ...]) -> dict[str, str]:
-    """Return the kernels' files with these changes; ValueError if a text to change does not stand there once."""
+    """Return the kernels' files with these changes; ValueError unless each old text occurs once."""
     origin = compiler.own_folder()
     texts = {str(path.relative_to(origin)): path.read_text() for path in sorted(origin.rglob("*.*"))}
     for name, old, new in changes:
         if texts[name].count(old) != 1:
-            raise ValueError(f"{name} holds {texts[name].count(old)} times what is to be changed: {old!r}")
+            raise ValueError(f"{name} has the text to change {texts[name].count(old)} times: {old!r}")
         texts[name] = texts[name].replace(old, new)
     return texts
 
 
 def _compile(command: list[str], texts: Mapping[str, str], product: Path) -> None:
-    """Compile a copy of the kernels, next to the product, with static entries, of which a file may be there twice."""
+    """Compile a copy of the kernels next to the product; entries are static, since a file may be included twice."""
     for name, text in texts.items():
         path = product.parent / name
         path.parent.mkdir(exist_ok=True)

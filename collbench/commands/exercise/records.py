@@ -1,6 +1,6 @@
-"""The exercises: their records, the folders that students work in, and which of them are solved.
+"""Records of the exercises, students' folders, and notes of solved ones.
 
-`puzzles/03-ring-step/` has exercise.toml (this module's `Exercise`), task.md for the student, and the starter.
+A folder such as `puzzles/03-ring-step/` has exercise.toml (an `Exercise`), task.md for the student, and the starter.
 """
 
 import json
@@ -18,52 +18,52 @@ from collbench.host.cache import private_folder, state_folder
 from collbench.host.files import replace_whole
 
 LIBRARY = "mpi"
-"""What answers are timed against besides their rung."""
+"""The library that answers are timed against."""
 _HOME = Path(__file__).with_name("puzzles")
 _RECORD = re.compile(r"^\[record\]\n(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
 
 
 class Mistake(Struct, frozen=True, forbid_unknown_fields=True):
-    """A typical mistake: what shows it, and what to say; a key that is left out fits all."""
+    """A typical mistake: its conditions, and a sentence; a condition that is left out is always met."""
 
     says: str
     stage: Literal["", "together", "late", "early", "again"] = ""
     caught: Literal["", "race", "wrong", "stuck", "crash", "slow"] = ""
-    access: str = ""  # of a race, as in "kernel reads input"; a part of that is enough
+    access: str = ""  # of a race: a part of a text such as "kernel reads input"
     value: Literal["", "missing", "twice", "stale", "ahead", "untouched", "beyond", "elsewhere", "other"] = ""
     where: Literal["", "all", "tail", "shard", "some"] = ""  # of the wrong elements
-    own: bool = False  # whether the input that is missing or twice is that of the rank with the result
-    has: str = ""  # an expression that the kernel without its comments must have in it, or must not
-    lacks: str = ""
+    own: bool = False  # whether the missing or doubled input is the rank's own
+    has: str = ""  # a regular expression that the kernel without comments must contain
+    lacks: str = ""  # one that it must not contain
 
 
 class Exercise(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
-    """A puzzle: a kernel with a hole, how it is judged, and what it is timed against."""
+    """A puzzle: a kernel with a hole, and the settings of its judge."""
 
     title: str
     kernel: str  # name of the file, the entry and the implementation
     rung: str  # of the ladder, to compare with
-    sizes: tuple[str, ...]  # that are timed
-    ranks: tuple[int, ...]  # judged with
-    record: KernelRecord  # as of every kernel in a folder of one's own
+    sizes: tuple[str, ...]  # to time
+    ranks: tuple[int, ...]  # to judge with
+    record: KernelRecord  # as for any user's kernel
     hints: dict[str, str]  # for each level of a check: builds, right, races, speed
     mistake: tuple[Mistake, ...] = ()
-    beats: Literal["", "library"] = ""  # what it must be faster than at one of the sizes
+    beats: Literal["", "library"] = ""  # whether it must be faster than the library at one of the sizes
     node: int = 0  # ranks of a node; 0: all share memory
-    folder: Path = _HOME  # that it was read from
+    folder: Path = _HOME  # of its exercise.toml
 
     @cached_property
     def number(self) -> int:
-        """Counted from 1."""
+        """The number, counted from 1."""
         return int(self.folder.name.partition("-")[0])
 
     @cached_property
     def name(self) -> str:
-        """Words of the title, as in ring-step."""
+        """The name, for example ring-step."""
         return self.folder.name.partition("-")[2]
 
     def files(self) -> dict[str, str]:
-        """Return the texts that a student gets, by the names of the files."""
+        """Return the texts of a student's files by file name."""
         record = _RECORD.search((self.folder / "exercise.toml").read_text(encoding="utf-8"))
         assert record
         return {
@@ -84,7 +84,7 @@ def exercises() -> tuple[Exercise, ...]:
 
 
 def find(word: str) -> Exercise:
-    """Return the exercise of that number, such as 3, or name, such as ring-step; UsageError if there is none."""
+    """Return the exercise with a number (3) or name (ring-step); UsageError if there is none."""
     for exercise in exercises():
         if word in (exercise.name, exercise.kernel) or (word.isdecimal() and int(word) == exercise.number):
             return exercise
@@ -93,17 +93,17 @@ def find(word: str) -> Exercise:
 
 
 def within(folder: Path) -> Exercise | None:
-    """Return the exercise that is worked on in a folder; None if the folder is no exercise's."""
+    """Return the exercise in a student's folder; None if it has none."""
     return next((exercise for exercise in exercises() if (folder / f"{exercise.kernel}.toml").is_file()), None)
 
 
 def default(exercise: Exercise) -> str:
-    """Return the name of the folder that an exercise is written to, such as exercise-3-ring-step."""
+    """Return the default folder of an exercise, for example exercise-3-ring-step."""
     return f"exercise-{exercise.number}-{exercise.name}"
 
 
 def start(exercise: Exercise, folder: Path | None = None) -> Path:
-    """Write the files of an exercise into a folder, by default exercise-3-ring-step, and return that.
+    """Write the files of an exercise to a folder, and return the folder.
 
     UsageError if a file there was changed, or the folder cannot be written.
     """
@@ -112,9 +112,9 @@ def start(exercise: Exercise, folder: Path | None = None) -> Path:
     for name, text in texts.items():
         path = target / name
 
-        # A student's work is never written over.
+        # A student's work is never overwritten.
         if path.exists() and (not path.is_file() or path.read_text(encoding="utf-8", errors="replace") != text):
-            raise UsageError(f"{path} was changed, and stays as it is: --folder starts in another folder")
+            raise UsageError(f"{path} was changed and is not overwritten: --folder starts in another folder")
     try:
         target.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
@@ -126,12 +126,12 @@ def start(exercise: Exercise, folder: Path | None = None) -> Path:
 
 
 def _notes() -> Path:
-    """Return the file of notes: kernels in folders that it names are compiled and run."""
+    """Return the file of notes; it is private, since kernels in folders that it names are compiled and run."""
     return private_folder(state_folder(UsageError) / "exercises", "notes", "COLLBENCH_STATE", UsageError) / "notes.json"
 
 
 def notes() -> dict[str, dict[str, str]]:
-    """Return what was noted of each exercise, by its name: its folder, and when it was solved."""
+    """Return the notes on each exercise by name: its folder, and its date of solution."""
     try:
         stored = json.loads(_notes().read_text(encoding="utf-8"))
     except (OSError, ValueError, UsageError):
@@ -140,7 +140,7 @@ def notes() -> dict[str, dict[str, str]]:
 
 
 def note(exercise: Exercise, **facts: str) -> None:
-    """Note facts of an exercise; where nothing can be written they are forgotten, which hurts nobody."""
+    """Store facts of an exercise, unless the file of notes cannot be written."""
     stored = notes()
     stored[exercise.name] = stored.get(exercise.name, {}) | facts
     try:

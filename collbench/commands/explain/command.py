@@ -31,7 +31,7 @@ from collbench.units import format_size
 
 @dataclass(frozen=True)
 class ExplainRequest(SweepRequest):
-    """The operations to take apart, and where."""
+    """The operations to explain, and their platform."""
 
     on: Here = "auto"
     minbytes: Smallest = "64K"
@@ -46,7 +46,7 @@ _WORDS = "op impl on ranks minbytes maxbytes stepfactor datatype in_place cudagr
 def command(**options: Any) -> int:
     """Show where the time of an operation goes: the parts of each implementation, a timeline, a trace for Perfetto.
 
-    Every kernel runs as it is and again with a log of each hop: waiting, moving, adding, publishing.
+    Every kernel runs without and with a log of each hop: waiting, moving, adding, publishing.
     """
     explained = session(options)
     table = ResultTable(lambda result: f"{result.case.title}, {format_size(result.case.nbytes)}", EXPLAIN)
@@ -64,7 +64,7 @@ def command(**options: Any) -> int:
 
 
 def session(options: Mapping[str, Any]) -> Session:
-    """Return the session of `collbench explain`, by its options."""
+    """Return the session for options of `collbench explain`."""
     joined = launched()
     request = made(ExplainRequest, options, maxbytes=options["maxbytes"] or options["minbytes"])
     platform, sweep = measured_sweep(request, joined)
@@ -76,7 +76,7 @@ def write_trace(explanations: Sequence[Explanation], path: Path) -> None:
     """Write a trace for Perfetto (ui.perfetto.dev) and chrome://tracing; StorageError if it cannot be written.
 
     Source: "Trace Event Format", Google, 2016: complete events (ph X) with times in microseconds, and names (ph M) for
-    processes and threads.  A rank of an implementation is shown as a process, a block as its thread.
+    processes and threads.  A process is a rank of an implementation, a thread one of its blocks.
     """
     events: list[dict[str, Any]] = []
     for number, explanation in enumerate(explanations):

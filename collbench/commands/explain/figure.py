@@ -1,6 +1,6 @@
-"""Figures of explanations: what each rank did when.
+"""Timelines of explained operations.
 
-Of an operation with more hops than can be seen, a row is shares of time by bin.
+If an operation has too many hops to draw, a row shows shares of time by bin.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from collbench.runfile.store import Run
 from collbench.units import format_seconds, format_size
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
-_MOST_TRACKS = 16  # in a picture: more are too thin to read
-_MOST_SPANS = 150  # of a track, one by one: more are slivers
-_MOST_BINS, _IN_A_BIN = 120, 12  # bins of a row; spans of a bin at least
+_MOST_TRACKS = 16  # of a figure; more are too thin to read
+_MOST_SPANS = 150  # of a track that are drawn singly; more are too thin
+_MOST_BINS, _IN_A_BIN = 120, 12  # bins of a row; spans per bin at least
 _WIDTH, _ROW = 9.0, 0.35  # inches
 
 
@@ -39,13 +39,12 @@ def figures(run: Run, request: PlotRequest) -> Named:
 def _timeline(explanation: Explanation) -> Figure:
     from matplotlib.patches import Patch
 
-    # As many tracks of each rank as there is room for, the first blocks.
+    # The first blocks of each rank, as far as there is room.
     tracks = sorted(explanation.tracks, key=lambda track: (track.rank, track.block))
     by_rank = by_key(tracks, lambda track: track.rank)
     each = max(1, _MOST_TRACKS // len(by_rank))
     shown = [track for blocks in by_rank.values() for track in blocks[:each]][:_MOST_TRACKS]
 
-    # More spans would be slivers.
     crowded = max(len(track.spans) for track in shown) > _MOST_SPANS
     end = max(track.start + track.seconds for track in shown)
     drawn = new_figure(_WIDTH, _ROW * len(shown) + 1.9)
@@ -62,11 +61,11 @@ def _timeline(explanation: Explanation) -> Figure:
     case = explanation.case
     heading(drawn, f"{explanation.implementation}: one {case.title}, {format_size(case.nbytes)}")
     traced, usual = format_seconds(explanation.traced), format_seconds(explanation.seconds)
-    remark = f"drawn: {format_seconds(end)} from the first to the last moment\n"
-    remark += f"one after the other: {traced} with the log, {usual} without\n{explanation.altered}".rstrip()
+    remark = f"drawn: {format_seconds(end)} from the first to the last event\n"
+    remark += f"back to back: {traced} with the log, {usual} without\n{explanation.altered}".rstrip()
     if lost := sum(track.lost for track in explanation.tracks):
         every = lost + sum(len(track.spans) for track in explanation.tracks)
-        remark += f"\nwhite: {lost:,} of {every:,} pieces found no room in the log"
+        remark += f"\nwhite: {lost:,} of {every:,} pieces did not fit into the log"
     axes.set_xlabel(remark)
     patches = [Patch(color=COLOURS[phase], label=phase) for phase in PHASES]
     drawn.legend(handles=patches, loc="outside lower center", ncols=len(patches))
@@ -74,7 +73,6 @@ def _timeline(explanation: Explanation) -> Figure:
 
 
 def _single(axes: Axes, shown: Sequence[Track], end: float) -> None:
-    """Draw every span by itself, by the clock that the ranks share."""
     for row, track in enumerate(shown):
         for phase in PHASES:
             pieces = [(track.start + span.start, span.seconds) for span in track.spans if span.phase == phase]
@@ -88,7 +86,7 @@ def spent(track: Track, edges: Floats) -> Floats:
         spans = [(track.start + span.start, span.seconds) for span in track.spans if span.phase == phase]
         starts, seconds = np.array(spans or [(0.0, 0.0)]).T
 
-        # What was spent in the phase by the begin and by the end of each span; between them it grows evenly.
+        # Interpolate the time spent in the phase, cumulated at the ends of spans, at the edges.
         places = np.stack([starts, starts + seconds], 1).ravel()
         done = np.cumsum(np.stack([np.zeros_like(seconds), seconds], 1).ravel())
         rows.append(np.diff(np.interp(edges, places, done)))
@@ -96,7 +94,7 @@ def spent(track: Track, edges: Floats) -> Floats:
 
 
 def _binned(axes: Axes, shown: Sequence[Track], end: float) -> None:
-    """Draw what every rank did in each bin of time, as shares stacked on each other."""
+    """Draw stacked shares of the phases in each bin of time."""
     spans = max(len(track.spans) for track in shown)
     edges = np.linspace(0.0, end, 1 + max(1, min(_MOST_BINS, spans // _IN_A_BIN)))
     for row, track in enumerate(shown):

@@ -1,4 +1,4 @@
-"""Explained operations on the page of a report: where the time of each goes, as shares of its parts."""
+"""Section of a report on explained operations: shares of the parts of their time."""
 
 from collections.abc import Sequence
 
@@ -6,11 +6,11 @@ from collbench.plots.kinds import MOST, Cells, PagePart, Section, TextTable
 from collbench.results import PARTS, Explanation, Result, by_key
 from collbench.units import format_seconds, format_size
 
-_SENTENCES = 6  # of the first operations
+_SENTENCES = 6  # on the first operations
 
 
 def part(results: Sequence[Result]) -> PagePart:
-    """Return a table for each case of the first explanations that are more than a time."""
+    """Return a table for each case of the first explanations with parts."""
     explained = [row for row in results if isinstance(row, Explanation) and row.tracks]
     tables = []
     for case, rows in by_key(explained[:MOST], lambda row: row.case).items():
@@ -25,16 +25,15 @@ def part(results: Sequence[Result]) -> PagePart:
 
 
 def _sentence(row: Explanation) -> str:
-    """Return what takes most of the time of an operation."""
     most = max(PARTS, key=row.share)
     operation = f"{row.implementation}, {format_size(row.case.nbytes)}: {format_seconds(row.seconds)}"
     altered = f"; {row.altered}" if row.altered else ""
-    return f"{operation}, of which most goes to {most}, {row.share(most):.0%}{altered}"
+    return f"{operation}, mostly {most}, {row.share(most):.0%}{altered}"
 
 
 def cells(row: Explanation) -> Cells:
-    """Return the time of an operation, and the shares of its parts."""
-    words = [*filter(None, [row.ran]), "the inside of a library is not seen"]
+    """Return the cells of an operation: its time and the shares of its parts."""
+    words = [*filter(None, [row.ran]), "no parts: libraries keep no log"]
     if row.tracks:
         words = [f"{part} {row.share(part):.0%}" for part in PARTS]
         if note := str(row.note.brief):

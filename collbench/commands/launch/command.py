@@ -35,42 +35,42 @@ from collbench.topology.discover_cpu import read_text
 _OPTIONS = [
     click.Argument(["words"], nargs=-1, metavar="[-- COMMAND...]"),
     option("--hosts", "Hosts, with their numbers of ranks if these differ.", metavar="HOST[:N],..."),
-    option("--hostfile", "A file of hosts, in lines: `node slots=8` or `node:8`.", type=PATH, metavar="FILE"),
-    option("--ranks-per-node", "Ranks of every host; default: one a GPU.", type=click.IntRange(1), metavar="N"),
-    option("--launcher", "What starts the ranks: srun, openmpi, torchrun, ...", default="auto", metavar="NAME"),
+    option("--hostfile", "A file with a host a line: `node slots=8` or `node:8`.", type=PATH, metavar="FILE"),
+    option("--ranks-per-node", "Ranks per host; default: one per GPU.", type=click.IntRange(1), metavar="N"),
+    option("--launcher", "Launcher of the ranks: srun, openmpi, torchrun, ...", default="auto", metavar="NAME"),
     option("--go", "Run the command.", is_flag=True),
 ]
 
-_HOST = re.compile(  # a line in Hydra's words or in Open MPI's; no name begins as an option of a launcher does
+_HOST = re.compile(  # a line of Hydra's or Open MPI's hostfile; no name begins like an option
     r"(\[[\w:.%]+\]|\w[\w.@-]*)(?::([1-9]\d{0,5}))?(?:\s+(?:slots\s*=\s*([1-9]\d{0,5})|[\w-]+\s*=\s*\w+))*", re.ASCII
 )
-_PASSED_ON = ("LD_LIBRARY_PATH", "MPI4PY_LIBMPI", "PYTHONPATH")  # besides the variables that a run's header names
+_PASSED_ON = ("LD_LIBRARY_PATH", "MPI4PY_LIBMPI", "PYTHONPATH")  # in addition to the variables in a run's header
 
 
 @click.command("launch", params=_OPTIONS)
 def command(words: tuple[str, ...], launcher: str, go: bool, **where: Any) -> None:
     """Print the command that starts ranks with the launcher found here (Slurm, MPI, torchrun), or run it.
 
-    The ranks carry out what stands behind `--`, by default `sweep --op allreduce`.  Hosts are those of the batch system
-    (Slurm, PBS, LSF), or this machine.
+    The ranks run the command after `--`, by default `sweep --op allreduce`.  The default hosts are those of the batch
+    system (Slurm, PBS, LSF), or this machine.
     """
     if words and Path(words[0]).name == "collbench":
         words = words[1:]
     words = words or ("sweep", "--op", "allreduce")
     record = found(words[0])
     if not record or not record.together:
-        raise UsageError(f"ranks do not carry out {words[0]!r} together; choose from: {', '.join(shared())}")
+        raise UsageError(f"{words[0]!r} is no command for several processes; choose from: {', '.join(shared())}")
     program = [sys.executable, "-P", "-m", "collbench", *words]
     on = re.search(r"(?<= --on[= ])\S+", shlex.join(words))
     ranks_per_node, lines = where["ranks_per_node"], _lines(where["hosts"], where["hostfile"])
     job = job_of(program, on[0] if on else "auto", lines, ranks_per_node, os.environ)
     if lines and not on and not ranks_per_node and on_auto() == "cpu" and None in hosts_of(lines).values():
-        click.echo("no GPU is seen here, so 2 ranks a host; --ranks-per-node 8 for nodes of 8 GPUs", err=True)
+        click.echo("no GPU is visible here, so 2 ranks per host; --ranks-per-node 8 for nodes of 8 GPUs", err=True)
     usable, refused = commands(job, launcher)
     if not usable:
         raise UsageError(f"no launcher can be used: {'; '.join(f'{name}: {why}' for name, why in refused.items())}")
     name, made = next(iter(usable.items()))
-    about = "binds no rank, since collbench does (--bind)" + "; give it on each host" * (name == "torchrun")
+    about = "binds no rank, since collbench does (--bind)" + "; run this on each host" * (name == "torchrun")
     click.echo(f"{name}: {about}", err=True)
     click.echo(shlex.join(made), err=go)
     if go:
@@ -78,7 +78,6 @@ def command(words: tuple[str, ...], launcher: str, go: bool, **where: Any) -> No
 
 
 def _lines(hosts: str | None, hostfile: Path | None) -> list[str] | None:
-    """Return a line for each host that the command line names; None where it names none."""
     lines = None if hosts is None else hosts.split(",")
     if hostfile:
         lines = (lines or []) + [line.decode(errors="replace") for _, line in read_lines(hostfile, UsageError)]
@@ -87,27 +86,27 @@ def _lines(hosts: str | None, hostfile: Path | None) -> list[str] | None:
 
 @dataclass(frozen=True)
 class LaunchedJob:
-    """The ranks to start: their program, and how many on which host."""
+    """The ranks to start: program, ranks by host, and environment."""
 
     program: tuple[str, ...]
     hosts: Mapping[str, int]  # ranks of each
-    environment: Mapping[str, str]  # where launchers are looked for, and what they pass on
+    environment: Mapping[str, str]  # to find launchers, and to pass on
 
     @property
     def each(self) -> int:
-        """Ranks of every host; 0 where hosts differ."""
+        """Ranks per host; 0 if hosts differ."""
         first, *others = set(self.hosts.values())
         return 0 if others else first
 
     def without_mpi(self) -> list[str]:
-        """Return the program where the launcher brings no MPI: ranks meet by torch, or in a folder that all see."""
+        """Return the program for a launcher without MPI: ranks connect through torch, or a shared folder."""
         if "--rendezvous" in self.program or importlib.util.find_spec("torch"):
             return [*self.program]
         return [*self.program, "--rendezvous", "./"]
 
 
 def _srun(job: LaunchedJob, program: str) -> list[str]:
-    """Ranks by Slurm; they find each other by the PMI that their MPI library knows."""
+    """Return Slurm's command, with a PMI that the ranks' MPI library knows."""
     listed = run((program, "--mpi=list"), stdout=PIPE, stderr=STDOUT, text=True, check=False)
     offered = re.findall(r"[\w-]+", listed.stdout)
     pmi = next((name for name in _usual(job.environment).slurm if name in offered), "none")
@@ -121,7 +120,7 @@ def _srun(job: LaunchedJob, program: str) -> list[str]:
 
 
 def _mpi(kind: MpiKind, job: LaunchedJob, program: str) -> list[str]:
-    """Ranks by the launcher of an MPI library, with the variables that matter where it passes on none by itself."""
+    """Return the command of an MPI library's launcher; it names the variables to pass on, if needed."""
     flags, local = kind.flags, [*job.hosts] == ["localhost"]
     if not job.each and not flags.slots:
         raise UsageError("it starts as many ranks on every host; fix: --ranks-per-node N")
@@ -136,14 +135,14 @@ def _mpi(kind: MpiKind, job: LaunchedJob, program: str) -> list[str]:
     words += flags.fixed.split()
     if flags.variable and not local:
         for name in sorted(variables(job.environment, _PASSED_ON)):
-            # Which GPUs are visible is a matter of this host alone.
+            # The visible GPUs are a property of this host.
             if name != "CUDA_VISIBLE_DEVICES":
                 words += [flags.variable, name]
     return [*words, *job.program]
 
 
 def _torchrun(job: LaunchedJob, program: str) -> list[str]:
-    """Ranks by PyTorch's launcher: a command to be given on each host, which wait for each other at the first."""
+    """Return the command of PyTorch's launcher, to run on each host; hosts wait for each other at the first."""
     if not job.each:
         raise UsageError("it starts as many ranks on every host; fix: --ranks-per-node N")
     words = [program, "--nnodes", str(len(job.hosts)), "--nproc-per-node", str(job.each)]
@@ -160,13 +159,13 @@ LAUNCHERS: dict[str, Callable[[LaunchedJob, str], list[str]]] = {
     **{key: partial(_mpi, kind) for key, kind in KINDS.items()},
     "torchrun": _torchrun,
 }
-"""By name, what makes the command of a job and the launcher's program; UsageError where it cannot start such a job."""
+"""Functions by launcher that return the command for a job and program; UsageError if it cannot start the job."""
 
 
 def commands(job: LaunchedJob, word: str = "auto") -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Return the commands of the launchers that `--launcher` names, and why others have none.
+    """Return the commands of the launchers that `--launcher` names, and the reasons of unusable ones, by launcher.
 
-    Both are by launcher; of `auto`, which names all, the best command is first.
+    `auto` names all launchers; the best one is first.
     """
     usual = _usual(job.environment).key
     names = [usual if word == "mpirun" else ALIASES.get(word, word)]
@@ -185,14 +184,14 @@ def commands(job: LaunchedJob, word: str = "auto") -> tuple[dict[str, list[str]]
 
 
 def _usual(environment: Mapping[str, str]) -> MpiKind:
-    """Return the MPI library that ranks load; where no launcher is here, the library whose folder is named."""
+    """Return the MPI library of the ranks; without a launcher, the library with a variable for its folder."""
     with suppress(PlatformError):
         return own(environment).kind
     return next((kind for kind in KINDS.values() if any(map(environment.get, kind.roots))), KINDS["mpich"])
 
 
 def _program(name: str, environment: Mapping[str, str]) -> str:
-    """Return the program of a launcher; UsageError where it is not here, or cannot be used."""
+    """Return the program of a launcher; UsageError if it is missing or unusable."""
     if name in KINDS:
         return str(find(name, environment).launcher)
     if name == "srun" and not environment.get("SLURM_JOB_ID"):
@@ -204,7 +203,7 @@ def _program(name: str, environment: Mapping[str, str]) -> str:
 
 
 def hosts_of(lines: Iterable[str]) -> dict[str, int | None]:
-    """Return ranks by host: `node slots=8` and `node:8` say them, and so does a node that is written several times."""
+    """Return ranks by host from lines like `node slots=8`, `node:8`, or a repeated `node`; None if not given."""
     hosts: dict[str, int | None] = {}
     for text in filter(None, (line.partition("#")[0].strip() for line in lines)):
         match = _HOST.fullmatch(text)
@@ -224,36 +223,36 @@ def job_of(
     """Return the job that starts a program's ranks on hosts.
 
     Hosts: the given lines, else the batch system's, else this machine.  Ranks per host: `per_node`, else the line's
-    number, else one for each GPU that is seen here (two on a CPU).
+    number, else one for each GPU visible here (two on a CPU).
     """
     if launched(environment):
-        raise UsageError("a launcher (mpirun, srun) started this already; fix: collbench without `launch` under it")
+        raise UsageError("a launcher (mpirun, srun) already started this; fix: leave `launch` out under a launcher")
     name = on_auto() if on == "auto" else on
     kind = find_platform(name)
     counts = _batch(environment) if hosts is None else hosts_of(hosts)
     if not counts:
         raise UsageError("there is no host in --hosts or --hostfile; write node, node:8 or node slots=8")
-    # A batch system counts cores, which say nothing of GPUs.
+    # A batch system counts cores, not GPUs.
     if per_node or (hosts is None and name != "cpu"):
         counts = dict.fromkeys(counts, per_node)
     usual = 0
     if None in counts.values():
         if not kind.available():
-            raise UsageError(f"no {name.upper()} is seen here, so how many ranks is not known; fix: --ranks-per-node N")
+            raise UsageError(f"no {name.upper()} is visible here to count ranks by; fix: --ranks-per-node N")
         usual = kind.default_ranks()
-        # A rank alone has no peer, so on one host two may share a GPU; of several hosts each GPU has one.
+        # On one host two ranks may share a GPU, since one has no peer; on several hosts each GPU has one rank.
         if len(counts) > 1:
             usual = len(kind.discover(None)[0].gpus) or usual
     return LaunchedJob(tuple(program), {host: count or usual for host, count in counts.items()}, environment)
 
 
 def _batch(environment: Mapping[str, str]) -> dict[str, int | None]:
-    """Return the slots (cores mostly) of the batch system's hosts, else this machine."""
+    """Return the slots (mostly cores) of the batch system's hosts, else this machine."""
     if nodes := environment.get("SLURM_JOB_NODELIST"):
         program = _program("scontrol", environment)
         names = run((program, "show", "hostnames", nodes), stdout=PIPE, text=True, check=False).stdout.split()
         counts: list[int] = []
-        # Such as 4(x2),3 for three nodes.
+        # For example 4(x2),3 for three nodes.
         tasks = environment.get("SLURM_TASKS_PER_NODE", f"1(x{len(names)})")
         for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", tasks):
             counts += [int(count)] * int(times or 1)

@@ -1,7 +1,7 @@
-"""Breaks kernels on purpose, and asks who notices: the check of a sweep, the race detector, the memory model.
+"""Kernels broken on purpose, and the tools that notice: check, race detector, memory model.
 
-assets/breaks.toml has the changes and the words, assets/breaks.json what the memory model says, which
-`python -m tools.breaks` writes.
+assets/breaks.toml has the changes and the texts; `python -m tools.breaks` writes the memory model's executions into
+assets/breaks.json.
 """
 
 import re
@@ -20,17 +20,17 @@ from collbench.commands.lesson.content import Litmus, Part
 from collbench.errors import CollbenchError
 
 TEXTS = table("breaks")
-"""The experiments, and sentences by who says them and what was seen."""
+"""The experiments, and sentences by speaker and outcome."""
 _SENTENCES = TEXTS["says"]
 KEYS = {"experiment", "question", "checker", "races", "model", "litmus"}
-"""What is known of each change that was tried."""
+"""Fields of each tried change."""
 _SWEEP = ("-b", "4000", "-e", "4000", "-n", "3", "--timeout", "15")
-_TRIES = 4  # with other stalls, before the race detector is said to see nothing
+_TRIES = 4  # runs with different stalls, before the race detector counts as silent
 _FRAME = re.compile(r"#\d+ .+ (?:\S*/)?(?P<file>[\w.]+\.cuh?):(?P<line>\d+)")
 
 
 Detection = tuple[bool | None, str]
-"""Whether a tool noticed that something is wrong, None where it could not run; and what it reported."""
+"""Whether a tool noticed a mistake, None if it could not run; and its report."""
 
 
 def experiments() -> Sequence[Part]:
@@ -40,13 +40,13 @@ def experiments() -> Sequence[Part]:
 
 
 def witnesses() -> dict[str, Litmus]:
-    """Return, by the name of a change, an execution that the memory model allows with it, and never without it."""
-    found: dict[str, Litmus] = msgspec.json.decode(asset("breaks.json"))
-    return found
+    """Return, by the name of a change, an execution that the memory model allows only with the change."""
+    executions: dict[str, Litmus] = msgspec.json.decode(asset("breaks.json"))
+    return executions
 
 
 def changed(experiment: Part) -> dict[str, str]:
-    """Return the kernels' files with the change."""
+    """Return the texts of the kernels' files with the change, by file."""
     return races.changed((_change(experiment),))
 
 
@@ -55,7 +55,7 @@ def _change(experiment: Part) -> races.Change:
 
 
 def tried() -> tuple[Part, ...]:
-    """Try all changes here, two at a time, and return who noticed, of those that a sweep could be tried with."""
+    """Try all changes here, two at a time; return the outcomes of those that could be swept."""
     with ThreadPoolExecutor(2) as pool:
         pending = [(each, pool.submit(checked, each), pool.submit(detected, each)) for each in experiments()]
         seen = [(each, check.result(), detection.result()) for each, check, detection in pending]
@@ -63,13 +63,13 @@ def tried() -> tuple[Part, ...]:
 
 
 def checked(experiment: Part) -> Detection:
-    """Run a sweep with the changed kernels, and return what its check says."""
+    """Run a sweep with the changed kernels, and return the outcome of its check."""
     with tempfile.TemporaryDirectory() as folder:
         file = experiment["file"]
         Path(folder, file).write_text(changed(experiment)[file], encoding="utf-8")
         ranks = ("--impl", experiment["rung"], "--ranks", str(experiment["ranks"]))
-        found, complaint = swept(Path(folder), *ranks, *_SWEEP)
-    result = next((each for each in found if each.implementation == experiment["rung"]), None)
+        results, complaint = swept(Path(folder), *ranks, *_SWEEP)
+    result = next((each for each in results if each.implementation == experiment["rung"]), None)
     if result is None:
         return None, _SENTENCES["checker"]["untried"].format(words=complaint)
     kind = "wrong" if result.wrong else "ok"
@@ -80,7 +80,7 @@ def checked(experiment: Part) -> Detection:
 
 
 def detected(experiment: Part) -> Detection:
-    """Run the changed kernel as streams of calls under ThreadSanitizer, and return what that says."""
+    """Run streams of calls of the changed kernel under ThreadSanitizer, and return the outcome."""
     run = races.Run((experiment["rung"],), experiment["ranks"], stall=experiment.get("stall", 0))
     try:
         races.launcher()
@@ -88,17 +88,16 @@ def detected(experiment: Part) -> Detection:
     except (races.NoSanitizer, CollbenchError) as reason:
         return None, _SENTENCES["races"]["untried"].format(words=str(reason).splitlines()[0])
     for seed in range(1, _TRIES + 1):
-        found = races.outcome(binary, replace(run, seed=seed))
-        if found.catchers:
-            kind = "race" if found.races else "wrong" if found.wrong else "stuck"
-            accesses = [_access(experiment, verb, stack) for both in found.sides[:1] for verb, _, stack in both]
-            words = " and ".join(accesses) or found.summary.partition("\n")[0]
+        outcome = races.outcome(binary, replace(run, seed=seed))
+        if outcome.catchers:
+            kind = "race" if outcome.races else "wrong" if outcome.wrong else "stuck"
+            accesses = [_access(experiment, verb, stack) for both in outcome.sides[:1] for verb, _, stack in both]
+            words = " and ".join(accesses) or outcome.summary.partition("\n")[0]
             return True, _SENTENCES["races"][kind].format(words=words)
     return False, _SENTENCES["races"]["clean"]
 
 
 def _access(experiment: Part, kind: str, stack: str) -> str:
-    """Return which code reads or writes, by the first line of a kernel in the detector's report."""
     texts, says = changed(experiment), _SENTENCES["access"]
     frame = next((match for match in _FRAME.finditer(stack) if match["file"] in texts), None)
     if frame is None:
@@ -108,7 +107,7 @@ def _access(experiment: Part, kind: str, stack: str) -> str:
 
 
 def _assembled(experiment: Part, check: Detection, detection: Detection) -> Part:
-    """Return what is known of a change, with a question that is answered by what was seen here."""
+    """Return the fields of KEYS for a change; the outcomes here answer its question."""
     says, alone = _SENTENCES["question"], detection[0] is None
     kinds = ("checker", "neither") if alone else ("both", "checker", "races", "neither")
     seen = [experiment.get("noticed" if check[0] else "missed", "")]

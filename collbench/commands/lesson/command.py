@@ -33,32 +33,32 @@ from collbench.runfile.schema import to_line
 from collbench.runfile.store import NAME, Run, read
 
 FOLDER = Path("results", "runs", "lesson")
-BREAKS = "breaks.json"  # in the folder: what breaking kernels showed
-MOST_RANKS = 4  # on a CPU: of more, a drawing is crowded
+BREAKS = "breaks.json"  # in the folder: outcomes of the broken kernels
+MOST_RANKS = 4  # on a CPU; a drawing of more is crowded
 PARTS = {
     "sweep": "sweep --impl library,ladder -b 8 -e 8M -f 4",
     "explain": "explain --impl ladder -b 2K -e 512K -f 256",
 }
-"""The runs that a lesson is made of, by the names of their folders: what stands behind `collbench` to make them."""
+"""The runs of a lesson: arguments of `collbench` by the name of the folder."""
 REPEATING = 8.0
-"""Seconds after which disturbed rows of a part are not measured again any more: another program may stay."""
+"""Seconds during which disturbed rows of a part are measured again; a disturbance may last."""
 
 _OPTIONS = [
     click.Argument(["runs"], nargs=-1, type=PATH, metavar="[RUN]..."),
     HERE,
-    option("-g --ranks", "Ranks; default: every GPU, on a CPU one for each core, 2 to 4.", type=click.IntRange(2, 8)),
-    option("--fresh", "Measure again what the folder has already.", is_flag=True),
-    out_option(f"Folder for page and runs; what it has is not measured again.  [default: {FOLDER}]", "FOLDER"),
+    option("-g --ranks", "Ranks; default: every GPU, or 2 to 4 cores of a CPU.", type=click.IntRange(2, 8)),
+    option("--fresh", "Measure everything again, even if the folder has it.", is_flag=True),
+    out_option(f"Folder for page and runs; runs in it are not measured again.  [default: {FOLDER}]", "FOLDER"),
 ]
 
 
 @click.command("lesson", params=_OPTIONS)
 def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, out: Path | None) -> int:
-    """Write a page that teaches when hand-written synchronisation wins, with numbers that are measured here.
+    """Write a page that teaches when hand-written synchronisation wins, with numbers of this machine.
 
-    Measures the ladder of hand-written all-reduces and their traces, breaks kernels on purpose, and asks who notices;
-    that takes a minute on a quiet machine.  What is disturbed is measured again, or else not used.  With RUNs (of
-    sweep and explain) their numbers are used in place of measured ones.
+    Measures and traces the ladder of hand-written all-reduces, and breaks kernels on purpose to see which tool
+    notices; that takes a minute on a quiet machine.  Disturbed rows are measured again, and left out if they stay
+    disturbed.  RUNs of sweep and explain replace the measurements.
     """
     refuse_launcher("lesson")
     folder = out or FOLDER
@@ -74,12 +74,12 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, out
         gathered = []
         for number, (part, words) in enumerate(PARTS.items(), 1):
             session = _opened(part, folder / part, on, ranks)
-            there = "" if session else "  (there already)"
+            there = "" if session else "  (measured already)"
             click.echo(f"{number}/{len(PARTS)}  collbench {words}{there}", err=True)
             until = 0.0
             while session:
                 if status := _measure(session, quiet=until > 0):
-                    click.echo("to go on from there, give the same command again", err=True)
+                    click.echo("run the same command again to continue", err=True)
                     return status
                 until = until or time.monotonic() + REPEATING
                 session = _again(folder / part) if time.monotonic() < until else None
@@ -90,15 +90,14 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, out
 
 
 def _measure(session: Session, quiet: bool) -> int:
-    """Measure what a part lacks, without its table; the exit status of an interruption, else 0."""
-    # The table of a sweep would bury what the lesson says, so only its progress is shown.
+    """Measure the missing rows of a part, showing only progress; return 0 or the exit status of an interruption."""
     planned = len(list(session.sweep.cases())) * len(session.sweep.implementations)
     with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):  # noqa: PTH123
         return run_session(session, LiveTable(planned), quiet=quiet)
 
 
 def _again(place: Path) -> Session | None:
-    """Return the session that measures the disturbed rows of a part again, in their place; None if there are none."""
+    """Return a session that replaces the disturbed rows of a part; None if there are none."""
     run = read(place)
     rows = judged(run.results)
     calm = [(encoded(to_line(row)), seen) for row, seen in zip(run.results, rows, strict=True) if not seen.disturbed]
@@ -116,7 +115,7 @@ def _again(place: Path) -> Session | None:
 
 
 def _opened(part: str, place: Path, on: str, ranks: int | None) -> Session | None:
-    """Return the session that measures what is missing in a part's folder; None if nothing is."""
+    """Return a session for the missing rows of a part; None if the part is whole."""
     found = _existing(place)
     if found and ranks not in (None, found.header.topology.ranks):
         raise UsageError(f"{found.path} has {found.header.topology.ranks} ranks; give another folder with --out")
@@ -127,7 +126,7 @@ def _opened(part: str, place: Path, on: str, ranks: int | None) -> Session | Non
     (place / NAME).unlink(missing_ok=True)
     platform = on_auto() if on == "auto" else on
 
-    # On a CPU a rank for each core, as many as a drawing has room for.
+    # On a CPU one rank per core, limited by the room in a drawing.
     cores = max(2, min(MOST_RANKS, len(os.sched_getaffinity(0))))
     count = ranks or (cores if platform == "cpu" else None)
     words = [*PARTS[part].split()[1:], "--out", str(place), "--on", platform]
@@ -140,7 +139,7 @@ def _opened(part: str, place: Path, on: str, ranks: int | None) -> Session | Non
 
 
 def _existing(place: Path) -> Run | None:
-    """Return the run in a part's folder, whole or cut off; None if there is none, UsageError if it cannot be read."""
+    """Return the run in a part's folder, perhaps cut off; None if there is none, UsageError if it is unreadable."""
     try:
         return read(place) if (place / NAME).exists() else None
     except RunFileError as error:
@@ -148,17 +147,16 @@ def _existing(place: Path) -> Run | None:
 
 
 def _breaks(folder: Path) -> tuple[Part, ...]:
-    """Return what breaking kernels showed here, now or when the lesson was written before."""
     from collbench.commands.lesson.breaks import KEYS, tried
 
     place = folder / BREAKS
     if place.exists():
-        # Anything may lie in the folder, also what another release wrote.
+        # The file may be another release's.
         with contextlib.suppress(msgspec.MsgspecError):
             known = msgspec.json.decode(place.read_bytes(), type=tuple[dict[str, Any], ...])
             if all(set(each) >= KEYS for each in known):
                 return known
-    click.echo("breaking kernels on purpose, to see who notices", err=True)
+    click.echo("breaking kernels on purpose, to see which tool notices", err=True)
     with waiting("compiling and running them"):
         breaks = tried()
     write_file(place, msgspec.json.encode(breaks), "--out")
@@ -166,7 +164,6 @@ def _breaks(folder: Path) -> tuple[Part, ...]:
 
 
 def _write(runs: Sequence[Run], breaks: tuple[Part, ...], folder: Path) -> Path:
-    """Write the page."""
     from collbench.commands.lesson import screens
     from collbench.commands.report.analysed import safe_runs
 

@@ -1,6 +1,6 @@
-"""A lesson's texts, as data: the page and docs/lesson.md are two forms of the same `Content`.
+"""Data of a lesson, from which its page and docs/lesson.md are made.
 
-Texts are Markdown, in which every number is filled in already.  Times are seconds, sizes bytes.
+Texts are Markdown with all numbers filled in.  Times are in seconds, sizes in bytes.
 """
 
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 HERE, PUBLISHED, MODEL = "measured here", "published", "model"
-"""Where a number comes from."""
-_ALTERED = 1.5  # times as long with its log, from which on an operation is another one than without
+"""Sources of numbers."""
+_ALTERED = 1.5  # the log alters an operation if the time with it is longer by this factor
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class Formula:
 
     @property
     def rest(self) -> float:
-        """The seconds that steps and bytes do not explain: launches, fences, waits, copies below the best bandwidth."""
+        """Seconds not explained by steps and bytes: launches, fences, waits, copies below the best bandwidth."""
         return max(0.0, self.seconds - self.steps * self.latency - self.moved / self.bandwidth)
 
 
 @dataclass(frozen=True)
 class Code:
-    """Lines of a kernel or of a module, as they stand in its file."""
+    """Lines of a source file."""
 
     file: str  # "kernels/ring.cu"
     first: int  # number of the first line in the file
@@ -40,56 +40,56 @@ class Code:
 
 @dataclass(frozen=True)
 class Event:
-    """A rank's action in a stretch of a traced operation."""
+    """An action of a rank in a traced operation."""
 
     rank: int
     phase: str  # waited, moved, added, published
     start: float  # seconds since the operation began
     seconds: float
-    words: str  # "waits for rank 1: its chunk 0 is to arrive"; as much as the kernel's protocol says
-    sources: tuple[int, ...] = ()  # ranks that data or flags come from; of a wait, those that are waited for
+    words: str  # "waits for rank 1: its chunk 0 is to arrive", from the kernel's protocol
+    sources: tuple[int, ...] = ()  # ranks that data or flags come from; of a wait, the awaited ranks
     targets: tuple[int, ...] = ()  # ranks that data or flags go to
-    chunk: int | None = None  # that is moved or added
-    lines: tuple[int, ...] = ()  # of the code shown, counted from 0, that run meanwhile
+    chunk: int | None = None  # moved or added chunk
+    lines: tuple[int, ...] = ()  # lines of the shown code that run, counted from 0
 
 
 @dataclass(frozen=True)
 class Trace:
-    """One real operation, moment by moment."""
+    """A traced operation as a list of events."""
 
     implementation: str
     nbytes: int
     ranks: int
-    seconds: float  # that an operation usually takes
-    traced: float  # that operations with their log take, one after the other
+    seconds: float  # of an operation without the log
+    traced: float  # of an operation with the log, back to back
     events: tuple[Event, ...]
 
     @property
     def lasts(self) -> float:
-        """The seconds from the first event to the end of the last one."""
+        """Seconds from the first event to the end of the last."""
         return max((event.start + event.seconds for event in self.events), default=self.traced)
 
     @property
     def altered(self) -> str:
-        """The log's effect on the operation, where that is much; else nothing."""
+        """A warning if the log slows the operation much; else empty."""
         longer = self.traced / self.seconds
-        words = f"With the log they take {longer:.1f} times as long: what happens is as it was, its times are not."
-        return words if longer > _ALTERED else ""
+        warning = f"With the log they take {longer:.1f} times as long: the events are the same, their times are not."
+        return warning if longer > _ALTERED else ""
 
 
 Part = Mapping[str, Any]
-"""An entry of the lesson's TOML files whose texts are said, with what was measured, computed or cut out beside them.
+"""An entry of the lesson's TOML files, with texts rendered and measurements, formulas and code added.
 
 Every guess has `name`, `ask`, `choices`, `answer` (the index of the right choice), `because`, `source` and `command`;
 a screen has also `number`, `number_says`, `code`, `before`, `unchanged`, `formulas` and `trace`.
 """
 Litmus = Mapping[str, Any]
-"""A small program, and an execution of it that the PTX memory model allows, as in breaks.json."""
+"""A litmus test of breaks.json: a small program, and an execution that the PTX memory model allows."""
 
 
 @dataclass(frozen=True)
 class LessonMachine:
-    """A machine, as the model has it, or as it was measured."""
+    """A modelled or measured machine."""
 
     name: str  # "DGX H100, replayed from a graph"
     source: str
@@ -108,19 +108,19 @@ class Content:
 
     title: str
     intro: str
-    machine: str  # what was measured
-    measured: LessonMachine  # ranks, library and curves of what was measured
-    places: tuple[LessonMachine, ...]  # other machines, by the model or measured there
+    machine: str  # the measured one
+    measured: LessonMachine
+    places: tuple[LessonMachine, ...]  # other machines, modelled or measured
     questions: tuple[Part, ...]  # which wins where
-    screens: tuple[Part, ...]  # rungs of the ladder: what changes, what that costs or saves
+    screens: tuple[Part, ...]  # rungs of the ladder
     losing: tuple[Part, ...]  # reasons
     winning: tuple[Part, ...]
-    breaks: tuple[Part, ...]  # changes that break a kernel, and who noticed
+    breaks: tuple[Part, ...]  # changes that break a kernel, with outcomes
     chapters: tuple[Part, ...]  # about training steps
-    sources: tuple[tuple[str, str], ...] = ()  # of published numbers: name and where they stand
-    constants_of: str = "here"  # where latency and bandwidth were measured: "here", or "on" another machine
-    figures: Mapping[str, str] | None = None  # plots by name: the addresses of their pictures
-    formula: str = ""  # the text before the numbers that can be dragged
-    here: str = ""  # what to keep in mind of numbers that were measured here
+    sources: tuple[tuple[str, str], ...] = ()  # names and sources of published numbers
+    constants_of: str = "here"  # machine of latency and bandwidth: "here", or "on ..."
+    figures: Mapping[str, str] | None = None  # addresses of plots by name
+    formula: str = ""  # the text before the draggable numbers
+    here: str = ""  # the text on the measured numbers
     training: str = ""  # the text before the chapters
-    caution: str = ""  # why numbers that were measured here may be off
+    caution: str = ""  # a warning of disturbed or missing rows

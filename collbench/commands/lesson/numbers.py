@@ -1,15 +1,15 @@
-"""The numbers of runs, by what a text calls them: `{ring-host / ring-flags at 8 B}`.
+"""Numbers of runs by titles in texts, such as `{ring-host / ring-flags at 8 B}`.
 
 A title is one of
 
-    A / B at SIZE           how many times as long A took
+    A / B at SIZE           the time of A over that of B
     A / B at SIZE over B    the ratio at one size over the ratio at another
     A at SIZE               the time of A
-    PART of A at SIZE       share of an explanation: launch, waited, moved, added, published; "moved+added": of several
+    PART of A at SIZE       a share of an explanation: launch, waited, moved, added, published, or a sum: "moved+added"
     best at SIZE            the fastest hand-written implementation
-    best time at SIZE       the time of that
+    best time at SIZE       its time
 
-where A may be `library` (that of the runs), `best`, or a name that a question gives.  Disturbed rows are no numbers.
+where A may be `library` (of the runs), `best`, or a name that a question gives.  Disturbed rows are not used.
 """
 
 import math
@@ -33,29 +33,29 @@ from collbench.results.disturbed import Scheduling
 from collbench.units import format_seconds, parse_size
 
 _TITLE = re.compile(r"\{([^{}]+)\}")
-_FACTOR_NEAR, _SHARE_NEAR = 1.5, 0.07  # how far off the nearest choice may be to be called right
+_FACTOR_NEAR, _SHARE_NEAR = 1.5, 0.07  # largest deviation of a right choice from the number
 LIBRARY, BEST, BEST_TIME = "library", "best", "best time"
-_SLOW = 2.0  # times the shortest barrier of a run: the cores are farther apart, as on a virtual machine that moved them
+_SLOW = 2.0  # a barrier is slow if it takes longer than the shortest by this factor: a VM's cores may have moved apart
 COMMITTED = "two-cores"
-"""The place whose numbers stand in for those that could not be measured."""
+"""The place that replaces missing numbers."""
 ONE_STEP = "one-shot-ll"
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """The undisturbed all-reduces of runs, by implementation and bytes: with a time, and explained."""
+    """The undisturbed all-reduces of runs, timed and explained, by implementation and bytes."""
 
     timed: Mapping[tuple[str, int], Timed]
     explained: Mapping[tuple[str, int], Explanation]
     shares: Mapping[tuple[str, int], Mapping[str, float]]  # of an operation's time, by part
-    disturbed: Collection[tuple[str, int]] = ()  # that have no time for this reason
-    names: Mapping[str, str] = field(default_factory=dict)  # of implementations, by what a text calls them
+    disturbed: Collection[tuple[str, int]] = ()  # without an undisturbed time
+    names: Mapping[str, str] = field(default_factory=dict)  # of implementations, by their names in a text
 
     @classmethod
     def of(cls, results: Iterable[Result]) -> Self:
-        """Return what right, or predicted, all-reduces say; the last undisturbed one of several counts.
+        """Return the numbers of right or predicted all-reduces; of several, the last undisturbed one counts.
 
-        Where the log made another program of an operation, its shares are not those of the operation.
+        Operations that the log altered have no shares.
         """
         timed: dict[tuple[str, int], Timed] = {}
         explained: dict[tuple[str, int], Explanation] = {}
@@ -79,33 +79,33 @@ class Numbers:
 
     @property
     def library(self) -> str:
-        """The name of the library that kernels are compared with; empty if there is none."""
+        """The library to compare kernels with; empty if there is none."""
         names = dict.fromkeys(name for name, _ in (*self.timed, *self.explained))
         return next((name for known in libraries() for name in names if family(name) == known), "")
 
     def curves(self) -> dict[str, dict[int, float]]:
         """Return seconds by implementation and size."""
-        found: dict[str, dict[int, float]] = {}
+        curves: dict[str, dict[int, float]] = {}
         for (name, nbytes), row in sorted(self.timed.items(), key=lambda item: item[0][1]):
-            found.setdefault(name, {})[nbytes] = row.typical
-        return found
+            curves.setdefault(name, {})[nbytes] = row.typical
+        return curves
 
     def seconds(self, name: str, nbytes: int) -> float:
-        """Return the time of an operation: as it was measured, else as it took when it was explained; or KeyError."""
+        """Return the time of an operation, measured or else explained; KeyError if there is none."""
         name = self.best(nbytes) if name == BEST else self.names.get(name, name)
         name = self.library if name == LIBRARY else name
         row = self.timed.get((name, nbytes))
         return row.typical if row else self.explained[name, nbytes].seconds
 
     def best(self, nbytes: int) -> str:
-        """Return the fastest hand-written implementation whose results are exact; KeyError if one was disturbed."""
+        """Return the fastest hand-written implementation with exact results; KeyError if one was disturbed."""
         times = {name: row.typical for (name, size), row in self.timed.items() if size == nbytes and hand_written(name)}
         if not times or any(size == nbytes and hand_written(name) for name, size in self.disturbed):
             raise KeyError(nbytes)
         return min(times, key=lambda name: times[name])
 
     def figure(self, title: str) -> float:
-        """Return the number of a title: a ratio, a share or seconds; KeyError if the runs have no such thing."""
+        """Return the number of a title: a ratio, a share or seconds; KeyError if the runs lack it."""
         words, _, size = title.rpartition(" at ")
         size, _, other = size.partition(" over ")
         if other:
@@ -120,7 +120,7 @@ class Numbers:
         return self.seconds(BEST if words == BEST_TIME else name, nbytes)
 
     def value(self, title: str) -> str:
-        """Return what a title says, with its unit; KeyError if the runs have no such thing."""
+        """Return the value of a title as text with its unit; KeyError if the runs lack it."""
         words, _, size = title.rpartition(" at ")
         if words == BEST:
             return self.best(parse_size(size))
@@ -131,11 +131,10 @@ class Numbers:
 
 
 def judged(results: Iterable[Result]) -> list[Result]:
-    """Return the results of a run; those that were measured while barriers were slow count as disturbed."""
+    """Return the results of a run, with those measured during slow barriers marked as disturbed."""
     rows = list(results)
     barriers = [(row.case.ranks, row.barrier) for row in rows if isinstance(row, Measurement) and row.barrier]
     for place, row in enumerate(rows):
-        # While a barrier takes much longer than usual, the ranks' cores are not where they were.
         shortest = min((seconds for ranks, seconds in barriers if ranks == row.case.ranks), default=math.inf)
         if isinstance(row, Measurement) and row.barrier and row.barrier > _SLOW * shortest:
             rows[place] = replace(row, scheduling=replace(row.scheduling or Scheduling(), off_core=1.0))
@@ -143,18 +142,18 @@ def judged(results: Iterable[Result]) -> list[Result]:
 
 
 def hand_written(name: str) -> bool:
-    """Return whether it is a rung: no library, not the choice among rungs, and with exact results."""
-    found = find(name)
-    return bool(found and not found.library and not found.wire and not found.uses())
+    """Return whether an implementation is a rung with exact results, neither a library nor a choice among rungs."""
+    known = find(name)
+    return bool(known and not known.library and not known.wire and not known.uses())
 
 
 def ratio(number: float) -> str:
-    """Two digits that count."""
+    """Return a ratio as text with two significant digits."""
     return f"{number:.2f}x" if number < 1 else f"{number:.1f}x" if number < 10 else f"{number:.0f}x"
 
 
 def nearest(number: float, choices: Sequence[float]) -> int:
-    """Return the index of the choice that is nearest as a factor, or, of shares, by difference."""
+    """Return the index of the nearest choice: by difference for shares, else by factor."""
     if max(choices) <= 1:
         return min(range(len(choices)), key=lambda index: abs(choices[index] - number))
     return min(range(len(choices)), key=lambda index: abs(math.log(choices[index] / number)))
@@ -163,9 +162,8 @@ def nearest(number: float, choices: Sequence[float]) -> int:
 def fitted(number: float, choices: Sequence[str]) -> tuple[tuple[str, ...], int]:
     """Return choices such as `5x` or `25%`, and the index of the right one.
 
-    Where none is near the number, the nearest is replaced by the number, rounded.
+    If none is near the number, the rounded number replaces the nearest choice.
     """
-    # A choice that is called right must be near the number; the nearest is replaced where none is.
     share = choices[0].endswith("%")
     values = [float(choice.rstrip("x%")) / (100 if share else 1) for choice in choices]
     index = nearest(number, values)
@@ -179,17 +177,17 @@ def fitted(number: float, choices: Sequence[str]) -> tuple[tuple[str, ...], int]
 
 
 def filled(text: str, value: Callable[[str], str]) -> str:
-    """Return a text with each title in braces replaced by what it says; KeyError where *value* raises it."""
+    """Return a text with each title in braces replaced by its value; KeyError where *value* raises it."""
     return _TITLE.sub(lambda match: value(match[1]), text)
 
 
 def titles(text: str) -> list[str]:
-    """Return the titles that stand in braces in a text."""
+    """Return the titles in braces in a text."""
     return _TITLE.findall(text)
 
 
 def published() -> Mapping[str, Mapping[str, str]]:
-    """Return every published number by its key: its value with its unit, what was measured, and the source."""
+    """Return every published number by key: its value with unit, its meaning and its source."""
     numbers: Mapping[str, Mapping[str, str]] = table("published")["p"]
     return numbers
 
@@ -212,15 +210,15 @@ def numbers_at(place: str) -> Numbers:
 
 
 def allreduce(nbytes: int, ranks: int) -> Case:
-    """Return the sum of so many bytes of float."""
+    """Return the case of a float sum over `nbytes` bytes."""
     return Case(COLLECTIVES["allreduce"], nbytes, DATATYPES["float"], REDUCTIONS["sum"], 0, ranks, False)
 
 
 def constants_of(measured: Numbers) -> tuple[float, float] | None:
-    """Return seconds of a step, and bytes/s of a link: the least time of one step, and the most bytes in a time.
+    """Return the seconds of a step and the bytes/s of a link, the least and the most that were measured.
 
-    A step is the least that `one-shot-ll` takes, where it was measured, since it has one.  None if its smallest
-    message was disturbed, or every row.
+    The step is the shortest time of `one-shot-ll`, which has one step, or of any implementation if that was not
+    measured.  None if its smallest message or every row was disturbed.
     """
     rows = measured.timed.items()
     single = {nbytes: row.typical for (name, nbytes), row in rows if name == ONE_STEP}
@@ -228,14 +226,12 @@ def constants_of(measured: Numbers) -> tuple[float, float] | None:
     if not rows or min(disturbed, default=math.inf) < min(single, default=math.inf):
         return None
     least = min(single.values() or [row.typical for _, row in rows])
-
-    # The least time is that of a single step, and the best rate that of a link.
     rates = [row.case.nbytes * link_of(name, row.case) / row.typical for (name, _), row in rows]
     return least, max(rates)
 
 
 def link_of(name: str, case: Case) -> float:
-    """Return the bytes through the busiest link for a byte of the array; unknown: those of an ideal ring."""
+    """Return the bytes through the busiest link per byte of the array; those of an ideal ring if unknown."""
     implementation = implementations().get(name)
     if implementation and implementation.cost:
         return implementation.cost(case).link

@@ -1,13 +1,13 @@
-"""From runs to a lesson: its texts (assets/lesson.toml) with the numbers, code and traces at hand, and its page.
+"""Content and page of a lesson, from runs and the texts of assets/lesson.toml.
 
-A text is a sentence, or a list of sentences.  A sentence is a string, or a table whose `says` are the sentences to
-choose from: by the first bound of `up_to` that the `number` does not exceed, or by the right choice of the question.
+A text is a sentence or a list of sentences.  A sentence is a string, or a table with alternatives (`says`).  The first
+bound of `up_to` that the `number` does not exceed chooses one, or the right choice of the question does.
 
-Numbers are those of the reader's runs; where they are missing or disturbed, the sentence takes those of the committed
-run, and says so.  A sentence whose number is unknown is left out.
+Numbers come from the reader's runs.  The committed run replaces missing or disturbed ones, and the sentence says so.  A
+sentence with an unknown number is left out.
 
-The page is one HTML file that fetches nothing: `lesson.html` is its layout, `lesson.css` its looks, `lesson.js` its
-moves.  It can be read without the script; then there is nothing to guess.
+The page is one HTML file that loads nothing: `lesson.html` is its layout, `lesson.css` its style, `lesson.js` its
+script.  Without the script it is readable, but has no guesses.
 """
 
 from bisect import bisect_left
@@ -49,17 +49,17 @@ from collbench.results.collectives import WAITED, Span, Track
 from collbench.runfile.store import Run
 from collbench.units import format_figure, format_list, format_seconds, format_size, parse_size
 
-_LARGE = 2**21  # bytes of the larger formula of a screen, where the implementation does that much
-_TRACED = 2**11  # bytes of the operation that is shown moment by moment, or the size nearest to that
+_LARGE = 2**21  # largest size of a screen's formulas, in bytes
+_TRACED = 2**11  # bytes of the drawn operation; the nearest explained size is drawn
 MEASURE = "run collbench lesson without a run, which measures, or collbench sweep"
-_TIMES = {"once": 0, "ranks - 1": 1, "ranks - 2": 2}  # what is taken off the number of ranks
-MOST_RANKS = 4  # whose rows fit a drawing
+_TIMES = {"once": 0, "ranks - 1": 1, "ranks - 2": 2}  # subtracted from the number of ranks
+MOST_RANKS = 4  # rows that fit a drawing
 PROTOCOLS = table("protocols")
 """The stages of each protocol, and under `rungs` the protocol of each implementation."""
 Meaning = tuple[Span, Mapping[str, Any], int]
-"""A span, the part of a protocol that it is, and how often that part happened before."""
+"""A span, its part of a protocol, and the number of earlier repetitions of that part."""
 COUNTED = "counted"
-"""Where an answer comes from that no run decides: the algorithm."""
+"""Source of an answer that follows from the algorithm, not from a run."""
 Text = str | Sequence[str | Mapping[str, Any]]
 
 # ---- sentences ----
@@ -67,15 +67,15 @@ Text = str | Sequence[str | Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Voice:
-    """Says sentences with the numbers of one machine."""
+    """Renders sentences with the numbers of one machine."""
 
     numbers: Numbers
     facts: Mapping[str, str]  # `here`, `Here`, machine and ranks
     source: str = HERE
-    marked: bool = False  # whether a sentence with its numbers must say whose they are
+    marked: bool = False  # whether a sentence with its numbers must name their source
 
     def value(self, title: str) -> str:
-        """Return what stands for a title in braces; KeyError if nothing is known of it."""
+        """Return the value of a title in braces; KeyError if it is unknown."""
         kind, _, rest = title.partition(":")
         if kind == "p":
             return published()[rest]["value"]
@@ -85,32 +85,31 @@ class Voice:
         return {**self.facts, **self.numbers.names}.get(title) or self.numbers.value(title)
 
     def sentence(self, sentence: str | Mapping[str, Any], answer: int = 0) -> str:
-        """Return a sentence for what these numbers, or the question's answer, are; KeyError if they lack one."""
+        """Return a sentence for these numbers, or for the question's answer; KeyError if a number is missing."""
         decisive: list[str] = []
         if not isinstance(sentence, str):
             decisive = [sentence["number"]] if "number" in sentence else []
             index = bisect_left(sentence["up_to"], self.numbers.figure(decisive[0])) if decisive else answer
             sentence = str(sentence["says"][index])
         said = filled(sentence.strip(), self.value)
-        own = [title for title in (*titles(sentence), *decisive) if not title.startswith(("p:", "m:"))]
-        marked = self.marked and said and {*own} - {*self.facts} and not {*own} & {"here", "Here"}
+        needed = {title for title in (*titles(sentence), *decisive) if not title.startswith(("p:", "m:"))}
+        marked = self.marked and said and needed - {*self.facts} and not needed & {"here", "Here"}
         return f"{said} ({self.source[0].upper()}{self.source[1:]}.)" if marked else said
 
 
 Voices = Sequence[Voice]
-"""Those who may say a sentence, the reader's machine first."""
+"""Voices for a sentence; the reader's machine is the first."""
 
 
 def voices_of(here: Voice) -> Voices:
-    """Return the voice of the reader's machine, and that of the committed run for what it does not know."""
+    """Return the voice of the reader's machine, and that of the committed run for missing numbers."""
     place = places()[COMMITTED]
     facts = {"here": f"on {place.name}", "Here": f"On {place.name}", "ranks": str(place.ranks)}
     return here, Voice(numbers_at(COMMITTED), {**here.facts, **facts}, place.source, marked=True)
 
 
 def rendered(voices: Voices, text: Text, answer: int = 0) -> str:
-    """Return a text: each sentence by the first voice that knows its numbers, without those that none knows."""
-    # The reader's machine says what it can; what it does not know, the committed run says.
+    """Return a text; the first voice that knows its numbers renders a sentence, unknown ones are left out."""
     sentences = []
     for sentence in [text] if isinstance(text, str) else text:
         for voice in voices:
@@ -121,7 +120,7 @@ def rendered(voices: Voices, text: Text, answer: int = 0) -> str:
 
 
 def number(voices: Voices, text: Mapping[str, Any], says: str) -> tuple[str, str, str]:
-    """Return the number of a text, what it is by the key *says*, and its source; KeyError if no voice knows it."""
+    """Return the number of a text, its meaning (key *says*) and its source; KeyError if no voice knows it."""
     for voice in (replace(each, marked=False) for each in voices):
         with suppress(KeyError):
             return voice.sentence(text["number"]), rendered([voice], text[says]), voice.source
@@ -129,15 +128,15 @@ def number(voices: Voices, text: Mapping[str, Any], says: str) -> tuple[str, str
 
 
 def question(voices: Voices, text: Part) -> tuple[Part, Voices]:
-    """Return a question, and the voices for the text around it: of an answer of the committed run, that run's alone.
+    """Return a question, and the voices for the text around it, from the answering voice on.
 
     KeyError if no run answers it.
     """
     for place, voice in enumerate(voices):
         with suppress(KeyError):
             choices, index, source, names = _answer(text["answer"], text["choices"], voice)
-            own, *others = (replace(each, numbers=replace(each.numbers, names=names)) for each in voices[place:])
-            answering = [replace(own, marked=False), *others]
+            first, *others = (replace(each, numbers=replace(each.numbers, names=names)) for each in voices[place:])
+            answering = [replace(first, marked=False), *others]
             ask, because = rendered(answering[:1], text["ask"]), rendered(answering, text["because"], index)
             said = {"ask": ask, "choices": choices, "answer": index, "because": because, "source": source}
             return {"command": "", **text, **said}, answering
@@ -145,9 +144,9 @@ def question(voices: Voices, text: Part) -> tuple[Part, Voices]:
 
 
 def _answer(answer: Any, choices: Sequence[str], voice: Voice) -> tuple[tuple[str, ...], int, str, Mapping[str, str]]:
-    """Return the choices, the index of the right one, where that is known from, and names; KeyError if it is not known.
+    """Return the choices, the index of the right one, its source, and names; KeyError if the answer is unknown.
 
-    Of the fastest choice, `right` and `second` name that and the next one.
+    The names `right` and `second` are those of the fastest choice and the next one.
     """
     if isinstance(answer, int):
         return tuple(choices), answer, COUNTED, {}
@@ -167,7 +166,7 @@ def _answer(answer: Any, choices: Sequence[str], voice: Voice) -> tuple[tuple[st
 
 
 def code(excerpts: Iterable[Mapping[str, Any]]) -> tuple[Code, ...]:
-    """Return lines of the package's files: so many, from the first that holds a text."""
+    """Return excerpts of the package's files: `lines` lines from the first that holds `from`."""
     parts = []
     for excerpt in excerpts:
         folder, _, rest = excerpt["file"].partition("/")
@@ -179,7 +178,7 @@ def code(excerpts: Iterable[Mapping[str, Any]]) -> tuple[Code, ...]:
 
 
 def lit(shown: Iterable[Code], words: Mapping[str, Sequence[str]]) -> dict[str, tuple[int, ...]]:
-    """Return by phase the lines that run in it, counted over all excerpts: those that hold one of its texts."""
+    """Return the lines of each phase, those that hold one of its texts, counted over all excerpts."""
     lines = [line for part in shown for line in part.lines]
     by_phase = {}
     for phase, texts in words.items():
@@ -188,7 +187,7 @@ def lit(shown: Iterable[Code], words: Mapping[str, Sequence[str]]) -> dict[str, 
 
 
 def formulas(here: Numbers, name: str, constants: tuple[float, float]) -> Iterator[Formula]:
-    """Yield the terms of an implementation at the smallest size, and at the largest up to 2 MiB."""
+    """Yield the formulas of an implementation at its smallest size, and at its largest up to 2 MiB."""
     sizes = [nbytes for rung, nbytes in sorted(here.timed) if rung == name and nbytes <= _LARGE]
     cost = implementations()[name].cost
     for nbytes in dict.fromkeys([*sizes[:1], *sizes[-1:]] if cost else ()):
@@ -199,12 +198,12 @@ def formulas(here: Numbers, name: str, constants: tuple[float, float]) -> Iterat
 
 
 def screen(voices: Voices, text: Mapping[str, Any], constants: tuple[float, float] | None) -> Part:
-    """Return the screen of a rung; without the terms of the formula where its constants are not known here."""
+    """Return the screen of a rung; it has no formulas if `constants` is None."""
     name, shown, before, here = text["name"], code(text["code"]), code(text.get("before", ())), voices[0].numbers
     explained = {nbytes: row for (rung, nbytes), row in here.explained.items() if rung == name}
     sizes = sorted(explained, key=lambda nbytes: abs(nbytes - _TRACED))
 
-    # The operation nearest to 2 KiB of which there is a trace that a drawing has room for.
+    # Of the traces that fit a drawing, the one nearest to 2 KiB.
     traces = [trace(explained[size], lit(shown, text["lit"])) for size in sizes]
     figure, number_says, _ = number(voices, text, "number_says")
     asked, answering = question(voices, text)
@@ -223,7 +222,7 @@ def screen(voices: Voices, text: Mapping[str, Any], constants: tuple[float, floa
 
 
 def unchanged(before: Iterable[Code], now: Iterable[Code]) -> set[str]:
-    """Return the lines without indentation that stand in the code before and now."""
+    """Return the lines, without indentation, that both codes have."""
     stripped = []
     for parts in (before, now):
         stripped.append({line.strip() for part in parts for line in part.lines})
@@ -234,7 +233,7 @@ def unchanged(before: Iterable[Code], now: Iterable[Code]) -> set[str]:
 
 
 def content(runs: Sequence[Run], breaks: tuple[Part, ...] = (), voice: type[Voice] = Voice) -> Content:
-    """Return a lesson from runs that were measured or explained, and from what was broken.
+    """Return a lesson from runs of sweep and explain, and from the outcomes of broken kernels.
 
     *voice* fills numbers of the runs into texts: docs/lesson.md links each to its run.
 
@@ -245,7 +244,7 @@ def content(runs: Sequence[Run], breaks: tuple[Part, ...] = (), voice: type[Voic
     here, known = Numbers.of(results), [(run, Numbers.of(run.results)) for run in runs]
     first = next((run for run, numbers in known if numbers.timed or numbers.disturbed), None)
     if not first:
-        raise UsageError(f"{', '.join(str(run.path) for run in runs)}: no all-reduce that was measured; {MEASURE}")
+        raise UsageError(f"{', '.join(str(run.path) for run in runs)}: no measured all-reduce; {MEASURE}")
     machine, committed = first.header.topology.name, places()[COMMITTED]
     ranks = first.results[0].case.ranks
     voices = voices_of(voice(here, {"machine": machine, "ranks": str(ranks), "here": "here", "Here": "Here"}))
@@ -254,7 +253,7 @@ def content(runs: Sequence[Run], breaks: tuple[Part, ...] = (), voice: type[Voic
     name = "this machine" if constants else f"this machine, step and link as on {committed.name}"
     disturbed, measured = sum(result.disturbed for result in results), sum(not result.problem for result in results)
 
-    # What the reader must be warned of: rows that were disturbed, and rungs that were not measured.
+    # Warn of disturbed rows and of rungs that were not measured.
     cautions = [texts["caution"].format(disturbed, measured, committed.name)] if disturbed else []
     platform, timed = first.header.topology.platform, {name for name, _ in (*here.timed, *here.disturbed)}
     rungs = [each["name"] for each in texts["screen"] if platform in implementations()[each["name"]].platforms]
@@ -291,7 +290,6 @@ def _reasons(voices: Voices, texts: Iterable[Mapping[str, Any]]) -> Iterator[Par
 
 
 def _sources(texts: Any) -> Iterator[tuple[str, str]]:
-    """Yield what was published, and where: of each number that the texts quote, and of the table."""
     yield "NCCL and the kernels of inference engines", published()["launch"]["source"]
     for key in sorted({title[2:] for title in titles(str(texts)) if title.startswith("p:")}):
         quoted = published()[key]
@@ -313,8 +311,8 @@ def _figures(run: Run) -> dict[str, str]:
 
 
 def trace(explanation: Explanation, lit: Mapping[str, tuple[int, ...]]) -> Trace | None:
-    """Return the operation moment by moment, with the lines of code that run; None without tracks, or of many ranks."""
-    case, tracks = explanation.case, {track.rank: track for track in reversed(explanation.tracks)}  # the first block's
+    """Return the events of an operation, with their lines of code; None without tracks, or for many ranks."""
+    case, tracks = explanation.case, {track.rank: track for track in reversed(explanation.tracks)}  # of first blocks
     if not tracks or case.ranks > MOST_RANKS:
         return None
     events: list[Event] = []
@@ -337,7 +335,7 @@ def _events(name: str, track: Track, ranks: int, lit: Mapping[str, tuple[int, ..
 
 
 def chunk_of(part: Mapping[str, Any], before: int, rank: int, ranks: int) -> int | None:
-    """Return the chunk that a part of a protocol is about, where that happened so often before."""
+    """Return the chunk of a protocol's part after `before` repetitions; None if it has none."""
     return (rank + part["chunk"] - before) % ranks if "chunk" in part else None
 
 
@@ -346,29 +344,29 @@ def _joined(named: Mapping[str, tuple[int, ...]], words: Sequence[str]) -> tuple
 
 
 def meanings(spans: Sequence[Span], stages: Sequence[Mapping[str, Any]], rank: int, ranks: int) -> list[Meaning]:
-    """Return each span with what it is in a protocol; in one that it does not fit, with its phase alone."""
-    found = _fitted(list(spans), stages, rank, ranks)
-    if len(found) == len(spans):
-        return found
+    """Return each span with its part of the protocol, or with its phase alone if the spans do not fit."""
+    fitting = _fitted(list(spans), stages, rank, ranks)
+    if len(fitting) == len(spans):
+        return fitting
     return [(span, {"says": PROTOCOLS["unknown"][span.phase]}, 0) for span in spans]
 
 
 def _fitted(left: list[Span], stages: Sequence[Mapping[str, Any]], rank: int, ranks: int) -> list[Meaning]:
-    """Return the spans that follow the stages, from the first on."""
-    found: list[Meaning] = []
+    """Return the meanings of the first spans, as far as they follow the stages."""
+    fitting: list[Meaning] = []
     for part, spins, before in _expected(stages, rank, ranks):
         if not left or left[0].phase != part["phase"]:
             break
-        found.append((left.pop(0), part, before))
+        fitting.append((left.pop(0), part, before))
 
-        # A rank that finds no data waits in between, as often as that happens.
+        # A rank without data waits in between, any number of times.
         while spins and len(left) > 1 and left[0].phase == WAITED and left[1].phase == part["phase"]:
-            found += [(left.pop(0), spins, before), (left.pop(0), part, before)]
-    return found
+            fitting += [(left.pop(0), spins, before), (left.pop(0), part, before)]
+    return fitting
 
 
 def _expected(stages: Sequence[Mapping[str, Any]], rank: int, ranks: int) -> Iterator[tuple[Any, Any, int]]:
-    """Yield the parts that a rank carries out in order, each with the wait that may interrupt it."""
+    """Yield a rank's parts in order, each with the wait that may interrupt it and its repetition."""
     for stage in stages:
         off = _TIMES[stage.get("times", "once")]
         if stage.get("only", "") == ("others" if rank == 0 else "first"):
@@ -381,21 +379,21 @@ def _expected(stages: Sequence[Mapping[str, Any]], rank: int, ranks: int) -> Ite
 # ---- the page ----
 
 DRAWN = {"ring": "ring-flags", "one-shot": "one-shot", "two-shot": "two-shot", "one-shot-ll": "one-shot-ll"}
-"""Lines of the figure whose numbers can be dragged: names, and implementations that count what each costs."""
-FIRST_RANKS = 8  # of the figure: with 2, a ring, one-shot and two-shot are one line
-MOST_DRAGGED = 72  # that can be dragged to: those of the largest NVLink domain
+"""Lines of the draggable figure, and the implementations that count their costs."""
+FIRST_RANKS = 8  # of the figure; with 2, a ring, one-shot and two-shot would be one line
+MOST_DRAGGED = 72  # ranks of the largest NVLink domain
 DASHES = {"-": "", "--": "7 4", "-.": "8 3 2 3", ":": "2 3"}
 
 
 def build(content: Content) -> str:
-    """Return the lesson as the text of an HTML file; the same content gives the same text.
+    """Return the lesson as the text of an HTML file, which depends on the content alone.
 
-    Texts are Markdown without HTML and without pictures; nothing in them becomes an element that loads or runs.
+    Texts are Markdown without HTML and pictures, so nothing in them can load or run.
     """
     script = pages.asset("views.js") + asset("lesson.js")
     traces = {screen["name"]: screen["trace"] for screen in content.screens if screen["trace"]}
 
-    # Texts are escaped by the templates; Markdown becomes elements by these filters alone.
+    # The templates escape texts; only these filters make elements of Markdown.
     environment = pages.templates("collbench.commands.lesson", "assets")
     environment.filters |= {
         "markdown": partial(_markdown, inline=False),
@@ -419,7 +417,6 @@ def build(content: Content) -> str:
 
 
 def _data(content: Content, traces: Mapping[str, Trace]) -> Mapping[str, Any]:
-    """Return what the script needs beyond the text of the page."""
     looks = {line: LOOKS[name] for line, name in DRAWN.items()}
     return {
         "places": [*map(asdict, (content.measured, *content.places))],
@@ -431,7 +428,7 @@ def _data(content: Content, traces: Mapping[str, Trace]) -> Mapping[str, Any]:
 
 
 def _counts() -> Mapping[str, list[tuple[float, float]]]:
-    """Return steps one after the other, and bytes through the busiest link over the size, of 2, 3 and more ranks."""
+    """Return (steps, bytes through the busiest link per byte of the message) for 2, 3, ... ranks, by line."""
     counts: dict[str, list[tuple[float, float]]] = {line: [] for line in DRAWN}
     for line, name in DRAWN.items():
         cost = implementations()[name].cost
@@ -450,7 +447,6 @@ def _markdown(text: str, inline: bool) -> Markup:
 
 
 def _colours() -> str:
-    """Return style sheet rules: of phases, as the plots have them, and of the figure's lines, by day and night."""
     colours = {line: LOOKS[name].color for line, name in DRAWN.items()}
     rules = [f".line-{line} {{ --day: {colour}; --night: {for_dark(colour)}; }}" for line, colour in colours.items()]
     return "\n".join([phase_css(".part."), *rules])

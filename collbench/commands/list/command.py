@@ -26,7 +26,7 @@ Texts = tuple[str, ...]
 
 
 class _Lists(click.Group):
-    """Lists of one kind, by the records of the commands that know it (`lists`)."""
+    """The lists that records of commands name (`lists`)."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         """Return the names of all lists."""
@@ -36,17 +36,17 @@ class _Lists(click.Group):
         """Import one list: a command, or a function that yields the rows of a table, its heading first."""
         for record in commands().values():
             if name in record.lists:
-                found: Any = record.load(record.lists[name])
-                if isinstance(found, click.Command):
-                    return found
-                return click.Command(name, callback=lambda rows=found: _print(*rows()), short_help=found.__doc__)
+                code: Any = record.load(record.lists[name])
+                if isinstance(code, click.Command):
+                    return code
+                return click.Command(name, callback=lambda rows=code: _print(*rows()), short_help=code.__doc__)
         return None
 
 
 @click.group(cls=_Lists, invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
-    """List collectives, implementations, platforms and systems, and which implementation does what where."""
+    """List collectives, implementations with their platforms and collectives, wire formats, and systems."""
     if context.invoked_subcommand:
         return
     every = implementations().values()
@@ -78,13 +78,11 @@ def systems() -> Iterator[Texts]:
 
 
 def _print(heading: Texts, *rows: Texts) -> None:
-    """Print a table, with an empty line behind."""
     columns = [Column[Texts](name, itemgetter(place)) for place, name in enumerate(heading)]
     click.echo("\n".join([*lines(columns, rows), ""]))
 
 
 def _covered(names: Sequence[str]) -> str:
-    """Return names of collectives, or that it is all of them."""
     if len(names) == len(COLLECTIVES):
         return f"all {len(names)}"
     return ", ".join(name for name in COLLECTIVES if name in names)

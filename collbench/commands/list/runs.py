@@ -14,12 +14,12 @@ from collbench.present.terminal import lines
 from collbench.runfile import DEFAULT
 from collbench.runfile.listing import Entry, list_runs, shown
 
-_BROKEN = 5  # broken files whose reasons are printed; --json has all
-_NAMES = 2  # names up to which all are printed, and not only their number
+_BROKEN = 5  # broken files printed with reasons; --json has all
+_NAMES = 2  # names to print; of more, only the number is printed
 
 
 def _started(entry: Entry) -> str:
-    """Return local time to the minute, of an import if nothing is known of the run itself."""
+    """Return the local start time to the minute; empty for an imported run without one."""
     if not entry.header.started and entry.header.imported.tool:
         return ""
     try:
@@ -45,14 +45,14 @@ COLUMNS: tuple[Column[Entry], ...] = (
 PATHS: Column[Entry] = Column("path", lambda entry: shown(entry.path.parent), form="<")
 _OPTIONS = [
     click.Argument(["folder"], required=False, type=PATH, metavar="[FOLDER]"),
-    json_option("everything known of them"),
-    option("-v --verbose", "Show the path of each run, not its name alone.", is_flag=True),
+    json_option("all fields of the runs"),
+    option("-v --verbose", "Show the path of each run, not only its name.", is_flag=True),
 ]
 
 
 @click.command("runs", params=_OPTIONS, short_help="The runs of a folder, newest first.")
 def command(folder: Path | None, as_json: Path | None, verbose: bool) -> int:
-    """List the runs in FOLDER (results/runs), newest first, each with the name of its folder."""
+    """List the runs in FOLDER (default: results/runs), newest first."""
     if folder and not folder.exists():
         raise UsageError(f"there is no folder {folder}; runs are in {DEFAULT} unless a sweep had --out")
 

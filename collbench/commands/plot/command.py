@@ -27,25 +27,25 @@ from collbench.topology.files import load
 
 @dataclass(frozen=True)
 class DrawRequest(Request):
-    """Runs, and which figures of them to draw where."""
+    """Runs, and the figures to draw."""
 
     runs: Annotated[RunOrPath | Sequence[RunOrPath], Opt("", "A run or several, or their paths.")]
     out: Annotated[
-        Path | str, Opt("", "Folder of the figures; or the file of one, by a name that ends in .png, .svg or .pdf.")
+        Path | str, Opt("", "Folder for the figures, or a file for a single one, ending in .png, .svg or .pdf.")
     ]
     _: KW_ONLY
     formats: Annotated[
         Sequence[str],
-        Opt("--format", "png, svg or pdf, or several.", "as the file is named, else png", metavar="png|svg|pdf"),
+        Opt("--format", "png, svg or pdf, or several.", "by the file's name, else png", metavar="png|svg|pdf"),
     ] = ()
-    style: Annotated[str, Opt("--style", "What the figures are for.", choices=("screen", "paper"))] = "screen"
+    style: Annotated[str, Opt("--style", "Medium of the figures.", choices=("screen", "paper"))] = "screen"
     views: Annotated[
         Names,
         Opt(
             "--view",
-            "What stands along y: bandwidth, latency, ratio (the library's time over this row's), or bound (the "
-            "share of what the line rate allows).",
-            "bandwidth, in a folder latency too",
+            "Quantity on the y axis: bandwidth, latency, ratio (the library's time over this row's), or bound (share "
+            "of the line rate's bound).",
+            "bandwidth; in a folder also latency",
             unit=NAMES,
         ),
     ] = ""
@@ -56,26 +56,26 @@ class DrawRequest(Request):
         int | str | None,
         Opt(
             "--lines",
-            "How many lines have a colour: libraries, then those that are fastest somewhere; the others are grey.",
+            "Number of coloured lines: libraries first, then lines that are fastest somewhere; the others are grey.",
             metavar="N|all",
-            library='How many lines have a colour; "all" or None for all.',
+            library='Number of coloured lines; "all" or None for all.',
         ),
     ] = 7
-    overlay: Annotated[bool, Opt("--overlay", "All topologies in one panel, a colour each.")] = False
-    on: Annotated[
-        str | None, OfMachine("What machine measured runs are of, for the view bound.", "as each run file says")
-    ] = None
+    overlay: Annotated[bool, Opt("--overlay", "Draw all topologies in one panel, a colour for each.")] = False
+    on: Annotated[str | None, OfMachine("Machine of the measured runs, for the view bound.", "as in each run file")] = (
+        None
+    )
     say: Annotated[
         Callable[[str], object],
-        Opt("", "Called with every figure that is left out, and why, and with every run that was cut off."),
+        Opt("", "Called with a line for every figure left out, and for every run that was cut off."),
     ] = lambda reason: None
 
 
 _OPTIONS = [
     RUNS,
     out_option(
-        "Folder of the figures, or the file of one: NAME.png, NAME.svg, NAME.pdf.  [default: the folder of the first "
-        "run]",
+        "Folder for the figures, or a file for a single one: NAME.png, NAME.svg, NAME.pdf.  [default: folder of the "
+        "first run]",
         "FOLDER|FILE",
     ),
     *options_of(DrawRequest),
@@ -86,12 +86,12 @@ _OPTIONS = [
 def command(runs: tuple[Path, ...], out: Path | None, **options: Any) -> None:
     """Draw bandwidth, latency, speed-up or share of the bound against message size, a panel for each topology.
 
-    RUN is a run file or the folder that holds it.  Prints the path of each figure.  What is predicted for a system is
-    laid over what was measured on as many GPUs, where only one such prediction is given.  Where there is one topology
-    the speed-up over the library is drawn next to the bandwidth, unless --view asks for it too.
+    RUN is a run file or its folder.  Prints the path of each figure.  A single prediction is drawn over measurements on
+    the same number of GPUs.  With one topology, the speed-up over the library is drawn next to the bandwidth, unless
+    --view also asks for it.
 
-    Of runs of step and explain, and of narrow wires, the pictures are those that the command
-    drew; names of the second run's pictures end in -2.
+    Runs of step, explain and narrow wires give the same figures as their commands; names of the second run's figures
+    end in -2.
     """
     if not out:
         out = runs[0] if runs[0].is_dir() else runs[0].parent
@@ -107,8 +107,8 @@ def plot(request: DrawRequest) -> list[Path]:
         The paths of the figures.
 
     Raises:
-        UsageError: Something does not exist, nothing can be drawn, several figures are to go into one file, or that
-            or the folder cannot be written to.
+        UsageError: Something does not exist, nothing can be drawn, there are several figures for one file, or the
+            file or folder cannot be written.
 
     >>> import collbench, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -129,14 +129,14 @@ def plot(request: DrawRequest) -> list[Path]:
         raise unknown("--format", min(wrong), FORMATS)
     ending = path.suffix[1:]
     is_file = ending in FORMATS and not path.is_dir()
-    # A folder may be called run-1.5, but none is meant to be called x.jpg.
+    # A folder may be called run-1.5, but x.jpg is meant as a file.
     if guess_type(path.name)[0] and not (is_file or path.is_dir()):
         raise UsageError(f"--out {out} ends in .{ending}; figures are .{', .'.join(FORMATS)}")
     if is_file and {*formats} - {ending}:
         raise UsageError(f"--format {', '.join(formats)}: --out {out} takes {ending}; leave --format out")
     usual = ("bandwidth",) if is_file else ("bandwidth", "latency")
     if request.on:
-        load(request.on)  # raises for a system that there is not
+        load(request.on)  # UsageError for an unknown system
     figures = PlotRequest(
         named(split_names(request.views) or usual),
         STYLES[request.style],
@@ -162,8 +162,8 @@ def plot(request: DrawRequest) -> list[Path]:
 
 
 def _shown_implementations(names: Sequence[str], runs: Sequence[Run]) -> Collection[str]:
-    """Return the implementations of the runs that are meant, none for all; UsageError for one that they lack."""
-    # By what is chosen with --impl: each name of the runs, and the groups.  A run may have a name that is a group's.
+    """Return the implementations to draw, empty for all; UsageError for a name that the runs lack."""
+    # Implementations by choice of --impl: names in the runs, and groups.  A run may use the name of a group.
     chosen: dict[str, list[str]] = {"library": [], "ladder": []}
     for name in dict.fromkeys(result.implementation for run in runs for result in run.results):
         chosen.setdefault(name, []).append(name)

@@ -1,7 +1,7 @@
-"""Runs made safe to calculate with, and what the analyses say of them: machine, fits, whether numbers are right.
+"""Runs of a report with unusable rows set aside, and their analyses.
 
-A run file may come from anywhere, and hold whatever JSON can.  Texts are sanitised where a file is read
-(host/sanitize.py).  Rows that were checked and not timed are set aside.
+A run file may come from anywhere and hold any JSON.  Texts are sanitised when a file is read (host/sanitize.py).  Rows
+without a time are set aside.
 """
 
 import tomllib
@@ -24,24 +24,24 @@ from collbench.topology import files
 from collbench.topology.files import to_toml
 from collbench.topology.system import System
 
-_MOST_CURVES = 40  # of a run that are fitted and judged: each takes a part of a second
-_MOST_UNREAD = 100  # rows of a file that are no results, which are shown
+_MOST_CURVES = 40  # fitted and judged curves of a run, each of which takes a part of a second
+_MOST_UNREAD = 100  # shown rows of a file that are no results
 _LONGEST = 300  # characters of a text
-_MOST_GPUS = 1024  # of a header's machine: pairs of them are counted
+_MOST_GPUS = 1024  # of a header's machine; the analysis takes pairs of them
 
 
 @dataclass(frozen=True)
 class SafeRun:
-    """A run with its usable results; the others with what is wrong with them."""
+    """A run with its usable results, and the others apart."""
 
-    label: str  # tells it from the other runs of the report
+    label: str  # unique in the report
     run: Run
-    odd: tuple[Result, ...]  # results that were checked, and not timed
+    odd: tuple[Result, ...]  # checked results without a time
     every: tuple[Result, ...]  # usable and odd results, in the file's order
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """Line and reason of rows that were no results at all, as many as can be looked at."""
+        """Lines and reasons of rows that are no results, up to a limit."""
         return self.run.left_out[:_MOST_UNREAD]
 
     @property
@@ -51,7 +51,7 @@ class SafeRun:
 
 
 def safe_text(value: object, longest: int = _LONGEST) -> str:
-    """Return any value as text of one line: cut where it is long, without characters that no text should hold."""
+    """Return any value as one line of printable text with a limited length."""
     try:
         return text(value if isinstance(value, str) else repr(value), longest)
     except (ValueError, RecursionError):  # integers of more digits than Python writes; nests too deep
@@ -59,9 +59,9 @@ def safe_text(value: object, longest: int = _LONGEST) -> str:
 
 
 def safe_runs(runs: Sequence[Run]) -> list[SafeRun]:
-    """Return the runs of a report, in its order, each under a label of its own.
+    """Return the runs of a report in order, with unique labels.
 
-    A label is the name of the folder, or of a file that is called otherwise; numbered where two are alike.
+    A label is the name of the run's folder, or of a file with another name than usual; equal labels are numbered.
     """
     paths = [run.path.resolve() for run in runs]
     names = [safe_text(path.parent.name if path.name == NAME else path.stem, 60) or "run" for path in paths]
@@ -72,7 +72,6 @@ def safe_runs(runs: Sequence[Run]) -> list[SafeRun]:
         usable: list[Result] = []
         odd: list[Result] = []
         for result in run.results:
-            # A column has room for so much of a name.
             row = replace(result, implementation=safe_text(result.implementation, 60) or "(no name)")
             untimed = isinstance(row, Observed) and not row.wrong and not any(row.times)
             every.append(row)
@@ -85,27 +84,27 @@ class CurveVerdict(NamedTuple):
     """The verdict of `collbench check` on one curve."""
 
     diagnosis: Diagnosis
-    word: Word  # WRONG if a row is; else what its times say
-    against: str  # the part of the system that as many ranks fill; "" for none
+    word: Word  # WRONG if a row is wrong; else the verdict on its times
+    against: str  # the part of the system that the ranks fill; "" for none
     because: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class AnalysedRun(SafeRun):
-    """A run and what its analyses say."""
+    """A run and its analyses."""
 
     system: System | None  # the part of it that the ranks fill
-    why_not: str  # why there is no system
-    placed: bool  # whether it is known, and not supposed, over how many nodes the ranks are spread
+    why_not: str  # reason for a missing system
+    placed: bool  # whether the number of nodes is known, and not assumed
     curves: Sequence[FittedCurve]  # with their fits
-    verdicts: tuple[CurveVerdict, ...]  # of measured curves, as many as are judged
-    measured: int  # curves
-    notes: tuple[str, ...]  # what spoils the numbers of the run
-    assumed: tuple[str, ...]  # of the machine, which makes verdicts less sure
+    verdicts: tuple[CurveVerdict, ...]  # of the judged measured curves
+    measured: int  # number of measured curves
+    notes: tuple[str, ...]  # caveats of the run's numbers
+    assumed: tuple[str, ...]  # assumptions on the machine, which make verdicts less certain
 
     @property
     def machine(self) -> str:
-        """The machine's name in the header, with the nodes and GPUs of the system where that does not say them."""
+        """The machine's name in the header, with nodes and GPUs of the system unless the name has them."""
         name, system = super().machine, self.system
         if not system or not self.placed or " nodes" in name or (system.nodes == 1 and f"{system.ranks} " in name):
             return name
@@ -113,9 +112,9 @@ class AnalysedRun(SafeRun):
 
 
 def analysed(safe: SafeRun, system_name: str | None, nodes: int | None = None) -> AnalysedRun:
-    """Analyse a run; `system_name` is a preset or FILE.toml that its machine is known to be, `nodes` those it ran on.
+    """Analyse a run; `system_name` is the preset or FILE.toml of its machine, `nodes` the number of its nodes.
 
-    UsageError if there is no such system, or it cannot have the ranks on so many nodes; never for text of the run file.
+    UsageError if the system does not exist or cannot have the ranks on these nodes; never for text of the run file.
     """
     stated = nodes
     system, nodes, why_not = _system_of(safe.run, system_name, nodes)
@@ -129,12 +128,12 @@ def analysed(safe: SafeRun, system_name: str | None, nodes: int | None = None) -
     if why:
         facts = replace(facts, unplaced=why)
     fit_of = {(curve.case, curve.implementation): curve.fit for curve in fits}
-    every = by_key(safe.run.cases, lambda row: row.curve)  # also what is wrong
+    every = by_key(safe.run.cases, lambda row: row.curve)  # with wrong rows
     verdicts = []
     for key, samples in judged.items():
         verdicts.append(_verdict(samples, system, nodes, facts, fit_of.get(key), Correctness.of(every[key])))
 
-    # Only what is assumed of this system: what holds of any run stands among the notes already.
+    # Only assumptions on this system: the notes already have those of any run.
     assumed: list[str] = []
     if system and safe.run.header.topology.ranks:
         whole, system = system, sized(system, safe.run.header.topology.ranks, nodes)
@@ -156,7 +155,7 @@ def analysed(safe: SafeRun, system_name: str | None, nodes: int | None = None) -
 
 
 def _system_of(run: Run, name: str | None, nodes: int | None) -> tuple[System | None, int | None, str]:
-    """Return the machine as a System, as named, described or discovered, and its nodes; else None, and why."""
+    """Return the named, described or discovered system (or None), its nodes, and the reason if there is none."""
     topology = run.header.topology
     if name:
         files.load(name)
@@ -165,8 +164,7 @@ def _system_of(run: Run, name: str | None, nodes: int | None) -> tuple[System | 
     what = "system" if topology.model else "topology"
     try:
         if topology.system and not name:
-            # Read like a user's file, so that it is no odder than those.  A calibration would name a file of the
-            # machine that the run comes from.
+            # Parsed like a user's file, which checks it.  A calibration would name a file of the run's machine.
             system = replace(topology.system, calibration="")
             system = files.parse(tomllib.loads(to_toml(system)), Path("the header"))
         elif len(topology.gpus) > _MOST_GPUS and not name:
@@ -175,12 +173,12 @@ def _system_of(run: Run, name: str | None, nodes: int | None) -> tuple[System | 
             system = machine(run, name)
         if not nodes:
             nodes = stated_nodes(system, run)
-            sized(system, max(1, topology.ranks), nodes)  # UsageError where the ranks cannot lie so on it
+            sized(system, max(1, topology.ranks), nodes)  # UsageError if the ranks do not fit
         return system, nodes, ""
     except CollbenchError as error:
         return None, nodes, safe_text(str(error), 600)
     except Exception as error:
-        # A foreign header may describe what no machine has, so any error may come of it.
+        # A foreign header may describe an impossible machine, so any error is possible.
         return None, nodes, f"the header's {what} cannot be read ({safe_text(type(error).__name__)})"
 
 
@@ -192,7 +190,7 @@ def _verdict(
     fit: CurveFit | None,
     correctness: Correctness,
 ) -> CurveVerdict:
-    """Return the verdict of a curve against the system; never an error, whatever the run file holds."""
+    """Return the verdict of a curve against the system; no contents of a run file raise an error."""
     rows = sorted(rows, key=lambda row: row.case.nbytes)
     try:
         part = sized(system, rows[0].case.ranks, nodes) if system else None
@@ -204,7 +202,7 @@ def _verdict(
     except CollbenchError as error:
         remark = safe_text(str(error))
     except (ArithmeticError, ValueError) as error:  # sizes and times that no machine has
-        remark = f"its numbers cannot be calculated with ({type(error).__name__})"
+        remark = f"its numbers cannot be analysed ({type(error).__name__})"
     unknown = Diagnosis(rows[0].implementation, tuple(rows), (), Word.UNKNOWN, remark)
     return CurveVerdict(unknown, Word.WRONG if correctness.faults else Word.UNKNOWN, "", (remark,))
 

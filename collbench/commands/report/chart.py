@@ -1,4 +1,4 @@
-"""What the page's curves are drawn from, values that JSON has in seconds and bytes; and the table of all rows."""
+"""Data of the page's curves as JSON, in seconds and bytes, and the table of all rows."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,31 +23,31 @@ from collbench.units import format_range, format_rate, format_seconds, format_si
 
 _NUMBERS = ("time", "interval", "min", "p95", "max", "algbw", "busbw", "vs library")
 _MEANINGS = {
-    "time": "time: the median, of imported rows what their check says",
-    "interval": "interval: 95 % of the median, or nine in ten of a prediction",
-    "min": "min, p95, max: of the samples, which of short operations are means of several",
+    "time": "time: the median; for imported rows, the check names the statistic",
+    "interval": "interval: 95 % interval of the median, or nine in ten of a prediction",
+    "min": "min, p95, max: of the samples; for short operations, a sample is a mean of several",
     "algbw": "algbw, busbw: GB/s, 1e9 bytes/s",
 }
-_CELL_BYTES, _ROW_BYTES = 4, 80  # of the page around the text of a cell, and around a row
+_CELL_BYTES, _ROW_BYTES = 4, 80  # of HTML around the text of a cell, and around a row
 
 ROOM = 200_000
-"""Bytes of all curves together, so that the page stays small; of more, whole curves are left out, and it says so."""
+"""Bytes of all curves together, so that the page stays small; the page names the number of curves left out."""
 VIEWS = ("bandwidth", "latency", "ratio")
-"""Views of a figure, as report.js knows them; each can be linked to."""
-_DIGITS = 4  # significant, which is more than any sample repeats
+"""Views of a figure, as in report.js; each can be linked to."""
+_DIGITS = 4  # significant ones, more than samples reproduce
 
 Line = tuple[Case, Sequence[Timed], bool]
-"""A curve by size: its kind, its rows, and whether it is what the model expects of another."""
+"""A curve by size: its kind, its rows, and whether it is the model's expectation of another curve."""
 DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 _LATER_RUNS = ("solid", "dash", "dot", "longdash", "dashdot")  # an implementation's line in the second run, the third
-_PREDICTIONS = ("dash", "dot", "longdash", "dashdot")  # the same of predictions, in the first run too
+_PREDICTIONS = ("dash", "dot", "longdash", "dashdot")  # the same for predictions, from the first run on
 
 
 class ReportRow(NamedTuple):
-    """A row of the table; it has as many of the numbers as are known, from the first on."""
+    """A row of the table, with the known ones of the first numbers."""
 
     implementation: str
-    about: str  # run and operation, where they differ among the rows
+    about: str  # run and operation, if they differ among the rows
     size: str
     numbers: tuple[str, ...]
     check: str
@@ -55,13 +55,13 @@ class ReportRow(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """About how long it is in the page."""
+        """About the row's size in the page."""
         texts = (self.implementation, self.about, self.size, *self.numbers, self.check)
         return _ROW_BYTES + sum(len(escape(text).encode()) + _CELL_BYTES for text in texts)
 
 
 class AllRows(NamedTuple):
-    """As many rows as there is room for, and only columns that have a number."""
+    """The rows that fit, and only columns with a number."""
 
     caption: str
     heading: Sequence[str]
@@ -82,7 +82,6 @@ def all_rows(runs: Sequence[SafeRun], commands: Sequence[Section], room: int) ->
             rows.append(row)
     every = sum(len(run.every) + len(run.unread) for run in runs)
 
-    # Only columns that have a number in some row.
     filled = sorted({column for row in rows for column, number in enumerate(row.numbers) if number})
     few = []
     for row in rows:
@@ -99,7 +98,7 @@ def all_rows(runs: Sequence[SafeRun], commands: Sequence[Section], room: int) ->
 def _rows(
     run: SafeRun, commands: Sequence[Section], several_runs: bool, several_operations: bool
 ) -> Iterable[ReportRow]:
-    """Yield the rows of a run; what is the same in all rows of the table is not said of each."""
+    """Yield the rows of a run; they name run and operation only if the table has several."""
     odd = set(map(id, run.odd))
     references = _references(run.run.results)
     for result in run.every:
@@ -114,10 +113,8 @@ def _rows(
 
 
 def _references(results: Iterable[Result]) -> dict[Case, Timed]:
-    """Return the library's last result for each case; of several libraries that of the fastest."""
+    """Return the last result of the fastest library for each case."""
     last = {(result.case, result.implementation): result for result in timed(results)}
-
-    # Of a case that was measured twice the later result counts.
     by_case = by_key((row for row in last.values() if is_library(row.implementation)), lambda row: row.case)
     return {case: min(rows, key=lambda row: row.typical) for case, rows in by_case.items()}
 
@@ -125,16 +122,16 @@ def _references(results: Iterable[Result]) -> dict[Case, Timed]:
 def _cells(
     run: SafeRun, commands: Sequence[Section], result: Result, odd: bool, references: dict[Case, Timed]
 ) -> tuple[str, tuple[str, ...], str]:
-    """Return a row's status, its numbers, and its check, which is the reason where there are no numbers."""
+    """Return a row's status, its numbers, and its check, or the reason if there are no numbers."""
     if odd:
-        return "bad", (), "not usable: it was checked, and not timed"
+        return "bad", (), "not usable: checked, but not timed"
     if result.problem:
         return "bad" if result.outcome.bad else "plain", (), safe_text(result.problem, 310)
     if section := section_of(result, commands):
         cells = section.cells(result)
         return cells.status, cells.numbers, cells.check
     if not isinstance(result, Timed):
-        words = result.check if result.digest else "not shown: the command that makes such rows is not installed"
+        words = result.check if result.digest else "not shown: the command for such rows is not installed"
         return "plain", (), words
     return "ok", _numbers(run, result, references.get(result.case)), check(result)
 
@@ -157,12 +154,12 @@ def _numbers(run: SafeRun, result: Timed, library: Timed | None) -> tuple[str, .
 
 
 def check(result: Timed) -> str:
-    """Return what a right row says in the table and at its point of a curve: its check, its bound, its note."""
+    """Return the text of a right row in the table and at its point: check, method, share of the bound and note."""
     return ", ".join(filter(None, (result.check, result.method, share_in_words(result), str(result.note.brief))))
 
 
 def chart_of(runs: Sequence[AnalysedRun], anchors: Anchors) -> dict[str, Any]:
-    """Return all that the script needs: runs, looks, and for each kind of case its lines; `left_out` curves."""
+    """Return the script's data: runs, libraries, the lines of each kind of case, and the number of curves left out."""
     curves = [[*_lines(run), *_expected(run)] for run in runs]
     chosen = looks({rows[0].implementation for lines in curves for _, rows, _ in lines})
     figures: dict[Case, dict[str, Any]] = {}
@@ -173,7 +170,6 @@ def chart_of(runs: Sequence[AnalysedRun], anchors: Anchors) -> dict[str, Any]:
             earlier = len({*drawn_runs.get(kind, ())} - {number})
             line = {"run": number, "expected": expected} | _line(run.run, rows, earlier, chosen[rows[0].implementation])
 
-            # The page stays small: curves that have no room any more are counted.
             room -= len(data_block(line))
             if room < 0:
                 left_out += 1
@@ -184,7 +180,6 @@ def chart_of(runs: Sequence[AnalysedRun], anchors: Anchors) -> dict[str, Any]:
         views = [view for view in VIEWS if kind.collective.sized or view != "bandwidth"]
         figure["anchors"] = {view: anchors.new(view, figure["title"]) for view in views}
 
-    # Those that others are compared with, of the first run first.
     compared = []
     for run in runs:
         compared += [row.label for row in timed(run.run.results) if is_library(row.implementation)]
@@ -197,13 +192,13 @@ def chart_of(runs: Sequence[AnalysedRun], anchors: Anchors) -> dict[str, Any]:
 
 
 def data_block(value: Any) -> Markup:
-    """Return JSON that may stand in a script element: no character of it means anything to HTML or old JavaScript."""
-    # ASCII, so U+2028 is escaped too; a back-tick marks code, which the chart's texts cannot show.
+    """Return JSON that is safe in a script element, for HTML and for old JavaScript."""
+    # ASCII, so U+2028 is escaped, too.  A back-tick marks code, which the chart's texts cannot show.
     return htmlsafe_json_dumps(value, allow_nan=False, separators=(",", ":")).replace("`", "'")
 
 
 def _lines(run: SafeRun) -> Iterator[Line]:
-    """Yield each implementation's results of a kind of case by size; the later of two for the same case."""
+    """Yield each implementation's results of a kind of case by size; a later result replaces an earlier one."""
     rows = (row for row in timed(run.run.results) if row.case.nbytes)
     curves = by_key(rows, lambda row: (row.case.kind, row.implementation, row.predicted))
     for (kind, _, _), curve in curves.items():
@@ -212,7 +207,6 @@ def _lines(run: SafeRun) -> Iterator[Line]:
 
 
 def _expected(run: AnalysedRun) -> Iterator[Line]:
-    """Yield what the model expects of each curve that is held against it, size by size."""
     for diagnosis in (curve.diagnosis for curve in run.verdicts):
         if diagnosis.expected:
             named = [replace(row, implementation=diagnosis.implementation) for row in diagnosis.expected]
@@ -220,9 +214,9 @@ def _expected(run: AnalysedRun) -> Iterator[Line]:
 
 
 def _line(run: Run, rows: Sequence[Timed], earlier: int, look: Look) -> dict[str, Any]:
-    """Return a curve for the script: seconds and bytes by size, and how it is drawn.
+    """Return a curve for the script: seconds and bytes by size, and its look.
 
-    The figure has *earlier* runs before this one, and their lines differ by dashes.
+    *earlier* is the number of runs before this one in the figure; their lines differ by dashes.
     """
     first, bands = rows[0], [row.band for row in rows]
     predicted = first.predicted
@@ -255,14 +249,14 @@ def _line(run: Run, rows: Sequence[Timed], earlier: int, look: Look) -> dict[str
 
 
 def _short(value: float) -> float | None:
-    """Return a value with few digits; None where it is not known, which JSON has no number for."""
+    """Return a value with few digits; None if it is unknown, since JSON has no NaN."""
     return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
 
 
 def for_dark(colour: str) -> str:
-    """Return a colour (#RRGGBB) for the dark page: the darker by day the lighter by night, and black nearly white."""
+    """Return a colour (#RRGGBB) for the dark page: dark colours become light, and black nearly white."""
     red, green, blue = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
-    brightness = 0.299 * red + 0.587 * green + 0.114 * blue  # as it looks, by ITU-R BT.601
+    brightness = 0.299 * red + 0.587 * green + 0.114 * blue  # ITU-R BT.601
     white = max(0.0, 0.9 - 1.6 * brightness)
     mixed = (round(255 * (part + (1 - part) * white)) for part in (red, green, blue))
     return "#" + "".join(f"{part:02x}" for part in mixed)

@@ -5,10 +5,9 @@ For example:
   collbench report imported --on dgx-h100 --nodes 2
   collbench report before after --out report.html
 
-`build` makes its text: the modules here gather what the page says, `templates/` lays it out.  What comes from a run
-file is not trusted: `analysed` sets aside what cannot be calculated with, the templates escape every text, and the
-page's own policy lets no script run but two: ours, and `plotly/` as its makers publish it, which the page holds
-compressed.
+`build` makes its text: the modules here gather the contents, `templates/` lays them out.  Run files are not trusted:
+`analysed` sets unusable rows aside, the templates escape every text, and the page's policy allows only two scripts:
+its own, and the published `plotly/`, which the page holds compressed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,16 +34,16 @@ from collbench.requests.words import OfMachine, RunOrPath, RunsNodes, runs_of
 from collbench.runfile.store import Run
 
 LARGEST = 1_500_000
-"""Bytes of a page, but for dozens of runs.  Rows of the table that have no room are left out, and it says so."""
+"""Bytes of a page, except for dozens of runs."""
 ROWS = 700_000
-"""Bytes of all rows together."""
+"""Bytes of all rows together; the page names the number of rows left out."""
 PICTURES = 500_000
-"""Bytes of all pictures together; of more, whole pictures are left out, and it says so."""
+"""Bytes of all pictures together; the page names the number of pictures left out."""
 
 
 @dataclass(frozen=True)
 class ReportRequest(Request):
-    """Runs, and where their report goes."""
+    """Runs, and the file of their report."""
 
     runs: Annotated[
         RunOrPath | Sequence[RunOrPath],
@@ -52,26 +51,24 @@ class ReportRequest(Request):
     ]
     out: Annotated[
         Path | str | None,
-        Opt("-o --out", "The file, which is written over.", "report.html next to the first run", metavar="FILE"),
+        Opt("-o --out", "File to write or overwrite.", "report.html next to the first run", metavar="FILE"),
     ] = None
     _: KW_ONLY
-    on: Annotated[
-        str | None, OfMachine("What machine the runs are of, a preset or FILE.toml.", "as the run files say")
-    ] = None
+    on: Annotated[str | None, OfMachine("Machine of the runs, a preset or FILE.toml.", "as in the run files")] = None
     nodes: RunsNodes = None
 
 
 @takes(ReportRequest)
 def report(request: ReportRequest) -> Path:
-    """Write a report of a run, or of several: one HTML file, which opens without a network.
+    """Write a report of one or several runs: one HTML file, which opens without a network.
 
     Returns:
         The path of the report.
 
     Raises:
         RunFileError: One of them is no run file.
-        UsageError: The system does not exist or cannot have the ranks, the place is a folder or a run, or it cannot be
-            written to.
+        UsageError: The system does not exist or cannot have the ranks, or the file is no .html file or cannot be
+            written.
 
     >>> import collbench, tempfile
     >>> place = collbench.report("results/cpu-2-ranks", tempfile.mkdtemp() + "/mine.html")
@@ -81,8 +78,8 @@ def report(request: ReportRequest) -> Path:
     """
     shown = runs_of(request.runs)
     place = Path(request.out) if request.out else shown[0].path.parent / "report.html"
-    if place.suffix not in (".html", ".htm"):  # so that no run file is written over
-        raise UsageError(f"{place} is no name of a report; choose another with --out, such as report.html")
+    if place.suffix not in (".html", ".htm"):  # so that no run file is overwritten
+        raise UsageError(f"{place} is no name of a report; choose another with --out, like report.html")
     text = build(shown, request.on, request.nodes)
     write_file(place, text, "file with --out")
     return place
@@ -90,10 +87,10 @@ def report(request: ReportRequest) -> Path:
 
 @click.command(params=[RUNS, *options_of(ReportRequest)])
 def command(**words: Any) -> None:
-    """Put runs into one HTML file: pass or fail, curves to look into, who wins where, the machine, and every row.
+    """Write runs into one HTML file: pass or fail, interactive curves, fastest implementations, machine, and all rows.
 
-    RUN is a run file or the folder that holds it: measured, predicted, imported or explained.  Prints the path of the
-    report.  It needs no network, and nothing that a run file says can run in it.
+    RUN is a run file or its folder: measured, predicted, imported or explained.  Prints the path of the report.  The
+    report needs no network, and runs no code of a run file.
     """
     click.echo(report(**words))
 
@@ -121,13 +118,12 @@ def build(runs: Sequence[Run], name: str | None = None, nodes: int | None = None
 
 
 def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
-    """Return what the runs say, part by part, under the names that the templates use."""
     commands = sections_of({type(result).__name__ for run in runs for result in run.run.results})
     titles = {**SECTIONS, **{section.name: section.title for section in commands}}
     anchors = Anchors(titles)
     chart = chart_of(runs, anchors)
 
-    # Pictures share their room: as much for each command's part of each run.
+    # Each command's part of each run has the same room for pictures.
     illustrated = 0
     for run in runs:
         for section in commands:

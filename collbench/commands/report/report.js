@@ -1,4 +1,4 @@
-// The page: its curves with their controls, light and dark, what is printed, and the search.
+// The page: curves with their controls, light and dark colours, printing, and the search.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const $ = (id) => document.getElementById(id);
@@ -6,7 +6,7 @@
 
   const { size, digits, time, plain, VIEWS, span, powers, decades } = collbench;
 
-  // ---- what is shown ----
+  // ---- shown lines ----
   const logy = Object.fromEntries(Object.entries(VIEWS).map(([name, view]) => [name, view.log]));
   const hidden = new Set();
   let figure, view = "bandwidth", where = "", zoom = null, bus = true, lines = [], place = null;
@@ -78,7 +78,7 @@
     const y = all.map((each) => each[1]);
     return [span(all.map((each) => each[0]), $("logx").checked), span(view === "ratio" ? [...y, 1] : y, logy[view])];
   }
-  // Into an element; `narrow` as on a phone, `more` of the layout over what the page has.
+  // Draw into an element; `narrow` as on a phone, `more` overrides the page's layout.
   function drawn(box, narrow, more = {}) {
     const color = (name) => getComputedStyle(root).getPropertyValue(name).trim();
     bus = lines.every((line) => line.factor > 0);
@@ -175,7 +175,7 @@
     radio(name).disabled = !there;
     radio(name).parentElement.title = there ? "" : reason;
   }
-  // A link to a figure chooses its operation and its view; the browser itself goes to the place.
+  // A link to a figure chooses its operation and view; the browser scrolls to it.
   function follow() {
     const wanted = decodeURIComponent(location.hash.slice(1));
     data.figures.forEach((each, number) => Object.entries(each.anchors).forEach(([name, place]) => {
@@ -189,8 +189,8 @@
   function narrowed() {
     lines = chosen();
     const compared = lines.some((line) => line.library && line.sizes.some((each) => line.library.sizes.includes(each)));
-    offer("ratio", compared, "no library and hand-written implementation have a size in common here");
-    offer("bandwidth", "bandwidth" in figure.anchors, "no message has a size in it");
+    offer("ratio", compared, "no library and hand-written implementation have a common size here");
+    offer("bandwidth", "bandwidth" in figure.anchors, "its messages have no size");
     if (radio(view).disabled) view = ["bandwidth", "latency"].find((name) => !radio(name).disabled);
     radio(view).checked = true;
     $("bandwidth-name").textContent = lines.every((line) => line.factor > 0) ? "Bus bandwidth" : "Bandwidth";
@@ -258,7 +258,7 @@
   $("theme").addEventListener("click", () => paint(shade() === "dark" ? "light" : "dark"));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => paint());
 
-  // ---- on paper: every operation, in both quantities, as wide as a page ----
+  // ---- print: every operation, in both quantities, as wide as a page ----
   const PRINTED = 6, WIDTH = 680;
   const height = () => 290 + 20 * Math.ceil(visible().length / 2); // two figures to a page, with their legends
   function print() {
@@ -278,7 +278,7 @@
     }
     ({ figure, view, lines, zoom } = shown);
     const left = data.figures.length - PRINTED;
-    if (left > 0) $("printed").append(`${left} more operations are in the page, and not printed.`);
+    if (left > 0) $("printed").append(`${left} more operations are in the page, but not printed.`);
   }
   let before;
   addEventListener("beforeprint", () => {
@@ -294,7 +294,7 @@
   });
 
   // ---- the table's search ----
-  const all = document.querySelector("#rows caption").textContent; // what is the same in all rows stands there
+  const all = document.querySelector("#rows caption").textContent; // common text of all rows
   const rows = [...document.querySelectorAll("#rows tbody tr")].map((row) => {
     const texts = [...row.cells].flatMap((cell) => [...cell.childNodes].map((node) => node.textContent));
     return [row, [all, ...texts].join(" ").toLowerCase()];
@@ -309,7 +309,7 @@
     $("count").textContent = left === rows.length ? `${left.toLocaleString("en")} rows` : `${left.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows`;
   });
 
-  // The library runs as a script element of its own, whose text the page's policy knows.
+  // The library runs as a separate script element, whose hash the page's policy has.
   function unpack() {
     const packed = Uint8Array.from(atob($("library").textContent), (each) => each.charCodeAt(0));
     const made = document.createElement("script");

@@ -1,7 +1,7 @@
-"""The page's sections of each run, without its curves and the table of all rows.
+"""Sections of the page, other than the curves and the table of all rows.
 
-Above the curves stand its title and status, whether it passed, and a verdict: which implementation is fastest where,
-and where the time goes.  `templates/sections.html` lays out the parts below.
+The head of the page has title, status, claims and a verdict.  `templates/sections.html` lays out the parts below the
+curves.
 """
 
 import re
@@ -27,9 +27,8 @@ from collbench.runfile.store import INTERRUPTED, Run, scatter_in_words
 from collbench.topology import render
 from collbench.units import format_rate, format_seconds, format_size
 
-FIRST = 6  # sentences of a command's part in the verdict; later ones stay with their tables
+FIRST = 6  # sentences of a command's part that move into the verdict
 
-# ---- title and status
 
 SECTIONS = {
     "verdict": "Verdict",
@@ -42,7 +41,7 @@ SECTIONS = {
     "environment": "Environment",
     "table": "All rows",
 }
-"""Titles of the parts of the page by their names, in its order; those of commands stand after `which`."""
+"""Titles of the parts of the page by name, in order; the parts of commands follow `which`."""
 _MOST_TABLES = 40  # of crossovers or interconnects
 _LONGEST_ANCHOR = 80
 _WIDEST = 84  # columns of a topology in words
@@ -50,15 +49,15 @@ _MOST_LINES = 200  # of a topology in words
 
 
 class Claim(NamedTuple):
-    """Whether a run passed in one respect: its word is a class of report.css, too."""
+    """The verdict on one aspect of a run; its word is also a class of report.css."""
 
     subject: str  # Results or Speed
-    word: str  # of the list of judgement.Word
+    word: str  # of judgement.Word
     sentence: str
 
 
 def title_of(runs: Sequence[AnalysedRun], commands: Sequence[Section]) -> str:
-    """Return the title of the page: collectives, or what commands call their results, and machines."""
+    """Return the title of the page: collectives, or the subjects of commands' results, and machines."""
     subjects = []
     for run in runs:
         for result in run.every:
@@ -69,7 +68,7 @@ def title_of(runs: Sequence[AnalysedRun], commands: Sequence[Section]) -> str:
 
 
 def about(run: AnalysedRun) -> dict[str, Any]:
-    """Return what stands of a run below the title: whether it passed, what its numbers are, what is missing, facts."""
+    """Return the lines on a run below the title: claims, origins of its numbers, missing parts, facts."""
     header = run.run.header
     facts = [f"{len(run.every):,} row{'' if len(run.every) == 1 else 's'}"]
     ranks = sorted({result.case.ranks for result in run.every})
@@ -90,13 +89,12 @@ def about(run: AnalysedRun) -> dict[str, Any]:
 
 
 def statuses(run: SafeRun) -> list[str]:
-    """Return how a run's numbers came to be known: `measured`, `imported`, `predicted`, or `no numbers`."""
+    """Return the origins of a run's numbers: `measured`, `imported`, `predicted`, or `no numbers`."""
     origins = {result.origin for result in run.every}
     return [status for status in ("measured", "imported", "predicted") if status in origins] or ["no numbers"]
 
 
 def _claims(run: AnalysedRun) -> list[Claim]:
-    """Return whether all results are right, as far as they could be read, and as fast as expected."""
     correctness = Correctness.of(run.every)
     if not correctness.total:
         return [Claim("Results", "UNKNOWN", "not judged: nothing was measured")]
@@ -109,13 +107,12 @@ def _claims(run: AnalysedRun) -> list[Claim]:
 
 
 def _speed(run: AnalysedRun) -> Claim:
-    """Return whether all curves are as fast as expected, by the one that is worst."""
     curves = run.verdicts
     if not run.system or not curves:
-        none = "no time of these rows can be held against the model"
+        none = "no time of these rows can be compared with the model"
         return Claim("Speed", "UNKNOWN", f"not judged: {run.why_not if curves else none}")
 
-    # The sentence is of the curve that is off most among those with the worst word.
+    # The sentence is on the curve with the largest deviation among those with the worst word.
     word = overall(curve.diagnosis.word for curve in curves)
     alike = [curve for curve in curves if curve.diagnosis.word is word]
     telling = max(alike, key=lambda curve: curve.diagnosis.off)
@@ -134,15 +131,12 @@ def _speed(run: AnalysedRun) -> Claim:
     return Claim("Speed", word.value, safe_text(words, 600))
 
 
-# ---- the verdict
-
-
 def verdict(
     analysed: Sequence[AnalysedRun], parts: Sequence[tuple[str, PagePart]], which: PagePart | None
 ) -> list[tuple[str, PagePart]]:
-    """Return sentences about all runs side by side, then about each.
+    """Return sentences on all runs side by side, then on each.
 
-    *parts* are what commands say of the runs, by the labels of `by_run`; *which* are the runs' interconnects.
+    *parts* are the commands' parts of the runs, by the labels of `by_run`; *which* compares the runs' interconnects.
     """
 
     def of_run(run: AnalysedRun) -> PagePart:
@@ -152,16 +146,16 @@ def verdict(
             if name == label:
                 sentences += part.words[:FIRST]
         sentences += _fastest(run)
-        return PagePart(sentences or ["no row has a time of a collective that is known to be right"])
+        return PagePart(sentences or ["no row has a time of a collective with a checked result"])
 
     together = [("all runs", PagePart(which.words[:1]))] if which else []
     return together + by_run(analysed, of_run)
 
 
 def _fastest(run: AnalysedRun) -> Iterator[str]:
-    """Yield which implementation is fastest where and by how much; of an implementation alone, what it takes.
+    """Yield the fastest implementations by size and their lead, or the times of a single implementation.
 
-    That is of the kind of case with the most points, measured before predicted.
+    The sentences are on the kind of case with the most points, preferably measured.
     """
     groups = by_key(crossover.rivals(run.run.results), lambda row: (row.predicted, row.case.kind))
     if not groups:
@@ -189,14 +183,14 @@ def _alone(rows: Sequence[Timed]) -> str:
 
 
 class Anchors:
-    """Names of places that can be linked to: of plain letters, and no two alike; the same texts give the same names."""
+    """Unique anchors of plain letters, which depend only on the texts."""
 
     def __init__(self, taken: Iterable[str] = SECTIONS) -> None:
         """Start with the names of the page's parts."""
         self._taken = set(taken)
 
     def new(self, *words: str) -> str:
-        """Return a name made of these words, numbered where it is taken."""
+        """Return an anchor made of these words, numbered if it is used."""
         plain = re.sub("[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")[:_LONGEST_ANCHOR] or "figure"
         name, count = plain, 1
         while name in self._taken:
@@ -207,23 +201,20 @@ class Anchors:
 
 
 def by_run(analysed: Sequence[AnalysedRun], part_of: Callable[[AnalysedRun], PagePart]) -> list[tuple[str, PagePart]]:
-    """Return a part of the page for each run of which it has anything to say, with its label if there are several."""
+    """Return (label, part) of each run with a non-empty part; the label is empty for a single run."""
     parts = [(run.label if len(analysed) > 1 else "", part_of(run)) for run in analysed]
     return [(label, part) for label, part in parts if any(part)]
 
 
 def listed(names: Iterable[str], between: str = ", ") -> str:
-    """Return the first three different names, and how many more there are."""
+    """Return the first three different names, and the number of the others."""
     different = list(dict.fromkeys(names))
     more = f" and {len(different) - 3} more" if len(different) > 3 else ""
     return between.join(different[:3]) + more
 
 
-# ---- what commands say, with the pictures that `collbench plot` draws
-
-
 def said(analysed: AnalysedRun, section: Section, room: int, anchors: Anchors) -> PagePart:
-    """Return what a command says of a run: each table after its anchor, and pictures of at most *room* bytes."""
+    """Return a command's part of a run: tables with anchors, and pictures of at most *room* bytes."""
     part = section.part(analysed.run.results)
     drawn: list[Picture] = []
     left_out = 0
@@ -236,7 +227,7 @@ def said(analysed: AnalysedRun, section: Section, room: int, anchors: Anchors) -
 
 
 def _pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> tuple[list[Picture], int]:
-    """Return the figures that are drawn of such rows alone, as many as fit into `room` bytes, and how many do not."""
+    """Return the figures of these rows alone that fit into `room` bytes, and the number of the others."""
     drawn: list[Picture] = []
     left_out = 0
     for kind in kinds(frozenset(row.__name__ for row in rows)).values():
@@ -251,20 +242,17 @@ def _pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> 
                 else:
                     left_out += 1
         except CollbenchError:
-            continue  # what cannot be drawn has its tables
+            continue  # the tables have the numbers
     return drawn, left_out
 
 
-# ---- crossovers, fits, verdicts
-
-
 def crossovers(analysed: AnalysedRun) -> PagePart:
-    """Return who is fastest where, and each hand-written implementation against the library in words."""
+    """Return tables of the fastest implementations by size, and sentences on hand-written ones against the library."""
     timed = rivals(analysed.run.results)
     rows_of = by_key(timed, lambda row: row.case.kind)
     fastest = []
     for case, ranges in winners(timed, disturbed_rivals(analysed.run.results)):
-        # An implementation without rivals is fastest everywhere, which says nothing.
+        # A single implementation has no table.
         if len({row.implementation for row in rows_of[case.kind]}) > 1:
             rows = [(format_span(span.first, span.last), " or ".join(span.names)) for span in ranges]
             fastest.append(TextTable(f"Fastest: {case.title}", ("size", "implementation"), rows))
@@ -274,7 +262,7 @@ def crossovers(analysed: AnalysedRun) -> PagePart:
 
 
 def fits(analysed: AnalysedRun) -> PagePart:
-    """Return latency and bandwidth of each curve that has a fit, its pieces if it has any, and why others have none."""
+    """Return latency and bandwidth of each fitted curve, its pieces, and reasons for missing fits."""
     fitted = by_key((curve for curve in analysed.curves if curve.fit), lambda curve: curve.case.title)
     unfit = [curve for curve in analysed.curves if not curve.fit]
     reasons = [f"{curve.case.title}, {curve.implementation}: no fit, {curve.reason}." for curve in unfit]
@@ -286,12 +274,12 @@ def fits(analysed: AnalysedRun) -> PagePart:
 
 
 def verdicts(analysed: AnalysedRun) -> PagePart:
-    """Return what `collbench check` says of each curve: rows are CurveVerdict; words, why it has no machine."""
-    if not analysed.verdicts:  # nothing was measured, as the run's status says
+    """Return the verdicts of `collbench check`: rows are CurveVerdict; the sentence is the reason for no system."""
+    if not analysed.verdicts:  # nothing was measured
         return PagePart(notes=analysed.notes)
     curves = []
     for curve in analysed.verdicts:
-        # The reason for no system stands above the table already.
+        # The reason for no system is above the table.
         because = tuple(reason for reason in curve.because if reason != analysed.why_not)
         curves.append(curve._replace(because=because))
     heading = ["implementation", "verdict", *(["because"] if any(curve.because for curve in curves) else [])]
@@ -302,13 +290,10 @@ def verdicts(analysed: AnalysedRun) -> PagePart:
     return PagePart(unknown, tables, notes=analysed.notes)
 
 
-# ---- interconnects side by side
-
-
 def which(runs: Sequence[SafeRun]) -> PagePart | None:
-    """Return runs of several machines side by side: which is fastest, tables, and what is compared in the notes.
+    """Return runs of several machines side by side: sentences, tables, and notes on each run.
 
-    None where all runs are of one machine, or have no size of a case in common.
+    None if all runs are of one machine, or have no case and size in common.
     """
     if not several_machines(run.run.header for run in runs):
         return None
@@ -329,7 +314,7 @@ def which(runs: Sequence[SafeRun]) -> PagePart | None:
 
 
 def _interconnect_table(table: InterconnectTable) -> TextTable:
-    """Return a row for each size: the time of each, after the first with its ratio to that: `13.2 us (0.9x)`."""
+    """Return a row for each size with the times of all; those after the first have a ratio: `13.2 us (0.9x)`."""
     first, *others = (interconnect.name for interconnect in table.interconnects)
     heading = ("size", first, *(f"{name} (vs {first})" for name in others), "fastest")
     rows = []
@@ -342,14 +327,10 @@ def _interconnect_table(table: InterconnectTable) -> TextTable:
     return TextTable(table.title, heading, rows)
 
 
-# ---- the machine and its environment
-
-
 def machines(analysed: Sequence[AnalysedRun]) -> list[tuple[str, PagePart]]:
-    """Return every machine of the runs once, after its name: what is not known or only assumed of it, and words."""
+    """Return the distinct machines of the runs by name: topology, and notes on unknown or assumed properties."""
     parts: dict[object, tuple[str, PagePart]] = {}
     for run in analysed:
-        # Runs of one machine share its part.
         words = "\n".join(_topology_lines(run))
         key = (run.system, words, run.why_not)
         if key in parts:
@@ -362,19 +343,19 @@ def machines(analysed: Sequence[AnalysedRun]) -> list[tuple[str, PagePart]]:
 
 
 def _topology_lines(run: AnalysedRun) -> list[str]:
-    """Return the topology in lines; none where the header does not know it."""
+    """Return the topology in lines; none if the header lacks it."""
     try:
         topology = discovered(run.run)
         if topology and topology.devices:  # a predicted run has none
             lines = islice(render.topology_lines(topology, _WIDEST), _MOST_LINES)
             return [line[: 2 * _WIDEST] for line in lines]
         return list(render.system_lines(run.system, _WIDEST)) if run.system else []
-    except Exception:  # a foreign header may join devices that it does not have
+    except Exception:  # a foreign header may connect missing devices
         return []
 
 
 def environment(analysed: AnalysedRun) -> PagePart:
-    """Return host, versions and variables of a run; nothing where its file says nothing."""
+    """Return host, versions and variables of a run; empty if its file has none."""
     header = analysed.run.header
     environment = header.environment
     rows = [("host", environment.host), ("system", environment.system)]

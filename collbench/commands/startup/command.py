@@ -36,14 +36,14 @@ from collbench.stats import Estimate
 from collbench.units import format_range, format_seconds, parse_numbers
 
 _LEGEND = (
-    "\nfirst: the first communicator of a process; again: others in the same processes; medians, of the slowest rank\n"
-    "95 %: interval of the sum's median, from six communicators on"
+    "\nfirst: the first communicator of a process; again: later ones of it; medians of the slowest rank\n"
+    "95 %: interval of the sum's median, for six communicators or more"
 )
 
 
 @dataclass(frozen=True)
 class StartupRequest(Request):
-    """How many ranks make communicators, where, and how often."""
+    """Numbers of ranks, platform and repetitions for starting communicators."""
 
     ranks: Annotated[
         int | str | None,
@@ -64,9 +64,9 @@ class StartupRequest(Request):
 def command(as_json: Path | None, out: Path | None, **options: Any) -> int:
     """Measure how long a communicator takes to start, by number of ranks: id, communicator, first collective, destroy.
 
-    The first communicator of a process has a line of its own, since a library loads and connects with it.  On GPUs it
-    is NCCL's, and CUDA has started before.  On a CPU it is a duplicate of MPI's (MPI_Comm_dup), which has no id;
-    MPI_Init is over by then, and collbench has made a duplicate of its own.
+    The first communicator of a process has its own line, since its library loads and connects then.  On GPUs it is
+    NCCL's, and CUDA has already started.  On a CPU it is a duplicate of MPI's (MPI_Comm_dup) without an id, made after
+    MPI_Init and after collbench's own duplicate.
     """
     try_output(as_json, "--json FILE", out)
     session = startup_session(made(StartupRequest, options), out or new_folder(["startup"], socket.gethostname()))
@@ -74,7 +74,7 @@ def command(as_json: Path | None, out: Path | None, **options: Any) -> int:
 
 
 class Line(NamedTuple):
-    """A line of the table; without lives where the row has no times."""
+    """A line of the table; `lives` is empty if the row has no times."""
 
     row: Result
     made: str
@@ -87,7 +87,7 @@ class Line(NamedTuple):
 
 
 def lines_of(results: Sequence[Result]) -> Iterator[Line]:
-    """Yield the lines of each row: the first communicators and those made again, or one line without times."""
+    """Yield the lines of each row: first communicators and later ones, or a line without times."""
     for row in results:
         if isinstance(row, InitTimes) and row.right:
             yield from (Line(row, "first", row.first), Line(row, "again", row.again))
@@ -127,11 +127,11 @@ def startup(request: StartupRequest) -> Run:
     """Measure how long a communicator takes to start, by number of ranks, as `collbench startup` does.
 
     Returns:
-        The run, with a result for every number of ranks: `first` has the seconds of each phase of the first
-        communicator of each start, `again` those of communicators that the same processes made afterwards.
+        The run, with a result for every number of ranks.  `first` has the seconds of each phase for the first
+        communicator of each start, `again` for later communicators of the same processes.
 
     Raises:
-        UsageError: Something does not exist or cannot be.
+        UsageError: Something does not exist or is impossible.
         PlatformError: The hardware cannot do it.
         StorageError: The run can no longer be written.
 
@@ -148,15 +148,15 @@ init = startup  # its earlier name
 
 
 def startup_session(request: StartupRequest, folder: Path | None) -> Session:
-    """Return the session of a request, with the ranks of an outside launcher if there are any."""
+    """Return the session of a request, with the ranks of an outside launcher if there is one."""
     counts, joined = parse_numbers(str(request.ranks)), launched()
     if request.ranks is not None and (0 in counts or not counts or (joined and len(counts) > 1)):
         raise UsageError(
-            f"--ranks {request.ranks} is not possible; give numbers from 1 on, such as 1,2,4 or 1..8, or leave it out "
+            f"--ranks {request.ranks} is not possible; give numbers of at least 1, like 1,2,4 or 1..8, or leave it out "
             "under a launcher"
         )
 
-    # One element; without graphs, for which NCCL would start with settings of ours.
+    # One element, and no graphs, for which collbench would change NCCL's settings.
     request_of_all = SweepRequest(
         on=request.on, ranks=max(counts, default=None), impl="library", minbytes=4, maxbytes=4, cudagraph=False,
         starts=request.starts, budget=request.budget, timeout=request.timeout,

@@ -1,6 +1,6 @@
-"""Carries communicators' lives out: the first of this process, then others until the budget is spent.
+"""Measure communicators from start to end: the first of a process, then more within the budget.
 
-Runs alike on every process of the run, as collbench/measure/sampling.py does.
+Every process of the run executes the same steps, as in collbench/measure/sampling.py.
 """
 
 import time
@@ -21,11 +21,11 @@ from collbench.platforms.interface import Platform
 from collbench.platforms.layout import buffers, view
 from collbench.results import CheckFailure, Note, Result, Skipped
 
-MOST = 64  # communicators that a process makes after its first
-_FLOAT = 7  # by its number in ncclDataType_t
+MOST = 64  # communicators of a process after its first
+_FLOAT = 7  # in ncclDataType_t
 
 Phases = Mapping[str, Callable[[], object]]
-Remarks = list[str]  # that come to be with the phases
+Remarks = list[str]  # the phases add to it
 
 
 def measure(
@@ -54,19 +54,19 @@ def measure(
 def _carry_out(
     phases: Phases, case: Case, platform: Platform, seed: int, begin: Callable[[str], None]
 ) -> tuple[Life, CheckFailure | None]:
-    """*Collective*: return what a communicator took, and what is wrong with the result of its collective."""
+    """*Collective*: return the times of a communicator's phases, and a failed check of its collective or None."""
     platform.checker.fill(case, seed)
     platform.launcher.synchronize()
     life: dict[str, float] = {}
     failure = None
     for phase, action in phases.items():
         begin(phase)
-        platform.team.meet()  # a rank that is late is late in the phase before
+        platform.team.meet()  # lateness counts in the previous phase
         with platform.team.agreeing():
             begun = time.perf_counter()
             try:
                 action()
-            except Unsupported as reason:  # though the library is there, as was asked before
+            except Unsupported as reason:  # unexpected, since the library was found before
                 raise CaseFailed(str(reason)) from None
             seconds = time.perf_counter() - begun
         life[phase] = max(platform.team.exchange(seconds))
@@ -89,7 +89,7 @@ def _mpi(case: Case, platform: Platform) -> tuple[Phases, str, Remarks]:
 
 
 def _nccl(case: Case, platform: Platform) -> tuple[Phases, str, Remarks]:
-    """*Collective*: return the phases of NCCL's communicators; Unsupported where NCCL cannot be had for these ranks."""
+    """*Collective*: return the phases of NCCL's communicators; Unsupported if NCCL cannot connect these ranks."""
     comm = platform.comm
     with platform.team.agreeing():
         comm.refuse()
@@ -103,7 +103,7 @@ def _nccl(case: Case, platform: Platform) -> tuple[Phases, str, Remarks]:
         comm.first(partial(comm.launch, [calls], platform.local))
 
     def start() -> None:
-        """Make the communicators, the first of them with NCCL's log on: some lines in some tenths of a second."""
+        """Make the communicators, the first ones with NCCL's log, which costs little."""
         with nullcontext() if remarks else logging(comm.functions, "INIT") as log:
             _ = comm.ranks
         if log:

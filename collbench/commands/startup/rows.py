@@ -1,4 +1,4 @@
-"""Rows of run files: what communicators took from their id to their end, the first of a process and those after it."""
+"""Rows of run files with the times of communicators from start to end."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from collbench.results.base import Sampled
 from collbench.units import Seconds
 
 PHASES = ID, COMMUNICATOR, COLLECTIVE, DESTROY = "id", "communicator", "first_collective", "destroy"
-"""The phases of a communicator's life in their order.  The id is made and handed to all; not every library has one."""
+"""The phases of a communicator in order.  Not every library has an id, which is made and sent to all ranks."""
 
 Life = Annotated[Mapping[str, Seconds], Meta(min_length=1)]
 """Seconds of the slowest rank in each phase."""
@@ -20,7 +20,7 @@ Life = Annotated[Mapping[str, Seconds], Meta(min_length=1)]
 
 @dataclass(frozen=True)
 class Init(Work):
-    """The life of a communicator, whose first collective is that of the case."""
+    """The life of a communicator; the case is its first collective."""
 
     FIELD: ClassVar = "init"
     MODULE: ClassVar = "collbench.commands.startup.measured"
@@ -28,10 +28,10 @@ class Init(Work):
 
 
 class InitTimes(Sampled, frozen=True, tag="init"):
-    """Communicators of so many ranks, each with a checked first collective."""
+    """Times of communicators on one number of ranks, each with a checked first collective."""
 
     first: tuple[Life, ...]  # the first communicator of each start of the ranks
-    again: tuple[Life, ...] = ()  # those that the same processes made afterwards
+    again: tuple[Life, ...] = ()  # later ones of the same processes
 
     @property
     def times(self) -> tuple[float, ...]:

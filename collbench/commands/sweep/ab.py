@@ -1,4 +1,4 @@
-"""`collbench sweep --ab`: two settings of the environment, in turn (measure/interleave.py), and their tables."""
+"""`collbench sweep --ab`: two settings of the environment, measured in turn."""
 
 import os
 import re
@@ -34,15 +34,15 @@ LEGEND = "time: median of one operation on the slowest rank, ± half its 95 % in
 _FORM = "write NAME=VALUE, NAME= (empty) or -NAME (not set), as in --ab 'NCCL_ALGO=Ring NCCL_PROTO=LL'"
 _WORD = re.compile(r"(?:-(?P<unset>[A-Za-z_]\w*)|(?P<name>[A-Za-z_]\w*)=(?P<value>.*))", re.ASCII | re.DOTALL)
 _RESERVED = (protocol.FOLDER, protocol.SUPERVISOR, protocol.PLATFORM)
-_LONGEST_NAME = 100  # characters of a folder
+_LONGEST_NAME = 100  # characters of a folder's name
 
 
 def measure_pair(
     request: SweepRequest, words: Sequence[str], outputs: Outputs, out: Path | None, extra: Collection[str]
 ) -> int:
-    """Measure the request under two settings, and print all of it; the exit status.
+    """Measure the request under two settings, print the tables, and return the exit status.
 
-    `words` are one setting, which is compared with the environment as it is, or two.
+    `words` are two settings, or one to compare with the environment as it is.
     """
     _refuse(request, words, outputs)
     texts = [" ".join(text.split()) for text in words]
@@ -56,12 +56,12 @@ def measure_pair(
     run_folders = [folder / name for name in folders(texts)]
     session = PairedSession(platform, sweep, list(zip(settings, texts, run_folders, strict=True)))
     remarks = cut_short(request, sweep, platform)
-    # Two different settings may come to the same, such as X= where X is empty already.
+    # Different settings may have the same effect, for example X= where X is already empty.
     first, second = (changed(os.environ, changes) for changes in settings)
     if first == second:
-        remarks.append("A and B are the same, so what differs is noise (an A/A test)")
+        remarks.append("A and B are the same, so all differences are noise (an A/A test)")
     if extra:
-        remarks.append("-I, -C and -M are without effect: the run files have all that they would show")
+        remarks.append("-I, -C and -M have no effect with --ab: the run files have their values")
     if interrupted := run_session(session, PairedTable(session, texts), remarks, outputs.quiet):
         return interrupted
     _print_end(session.sessions, outputs.plot)
@@ -69,26 +69,25 @@ def measure_pair(
 
 
 def _refuse(request: SweepRequest, words: Sequence[str], outputs: Outputs) -> None:
-    """Raise UsageError where there cannot be two settings."""
     if outputs.json:
-        raise UsageError("--json holds one run, and --ab makes two; leave it out, and read the run files")
+        raise UsageError("--json holds one run, but --ab makes two; leave it out, and read the run files")
     if len(words) > len(LETTERS):
-        raise UsageError(f"--ab is given {len(words)} times, but compares two settings; leave some out")
+        raise UsageError(f"--ab is given {len(words)} times, but compares two settings; give it at most twice")
     if not request.measured:
         choices = ", ".join(places())
-        raise UsageError(f"--ab measures, and on --on {request.on} nothing runs; choose from: {choices}")
+        raise UsageError(f"--ab measures, but --on {request.on} is a model; choose from: {choices}")
     if request.mpi or request.nccl:
         option = "--nccl" if request.nccl else "--mpi"
-        raise UsageError(f"{option} and --ab both interleave, but each by itself; leave one out")
+        raise UsageError(f"{option} and --ab cannot be combined, since both interleave; leave one out")
     if launched():
         raise UsageError(
-            "--ab starts ranks of its own for each setting, which it cannot do under a launcher (mpirun, srun); "
+            "--ab starts its own ranks for each setting, which is impossible under a launcher (mpirun, srun); "
             "start collbench without one, or run it once for each setting"
         )
 
 
 def parse_setting(text: str) -> Changes:
-    """Return `NAME=VALUE NAME= -NAME` as changes of the environment, with quotes as in a shell; of "" none."""
+    """Return changes of the environment from `NAME=VALUE NAME= -NAME`, with quotes as in a shell."""
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -108,7 +107,7 @@ def parse_setting(text: str) -> Changes:
 
 
 def folders(texts: Sequence[str]) -> list[str]:
-    """Return the name of a folder for each setting that every file system takes; two even for equal settings."""
+    """Return a portable name of a folder for each setting; names differ even for equal settings."""
     names: list[str] = []
     for text in texts:
         words = ",".join(re.sub("^-", "without-", word) for word in shlex.split(text))
@@ -120,14 +119,14 @@ def folders(texts: Sequence[str]) -> list[str]:
 
 
 class PairedTable(LiveTable):
-    """The table of two settings, row by row, below what the settings are called."""
+    """The table of two settings, row by row, below their names."""
 
     def __init__(self, session: PairedSession, texts: Sequence[str]) -> None:
         super().__init__(len(list(session.sweep.cases())) * len(session.sweep.implementations))
         self._session, self._settings = session, list(zip(LETTERS, texts, strict=True))
 
     def begin(self) -> None:
-        """Print what the settings are."""
+        """Print the settings."""
         click.echo()
         for letter, text in self._settings:
             click.echo(f"{letter}: {text or 'the environment as it is'}")
@@ -140,7 +139,7 @@ class PairedTable(LiveTable):
 
 
 def paired_rows(pair: tuple[Result, Result], table: Table[Compared]) -> list[str]:
-    """Return a row for each of two settings after its letter, or one for both where they are skipped alike."""
+    """Return a row for each setting after its letter, or one row if both are skipped for the same reason."""
     if isinstance(pair[0], Skipped) and pair[0] == pair[1]:
         return [row(pair[0], table=table)]
     rows = []
@@ -150,7 +149,6 @@ def paired_rows(pair: tuple[Result, Result], table: Table[Compared]) -> list[str
 
 
 def _print_end(sessions: Sequence[Session], plot: bool) -> None:
-    """Print what came out, what the numbers mean, and where everything is."""
     base, new = (session.as_run() for session in sessions)
     comparison = compare(base, new)
     click.echo("\n".join(verdicts(comparison)))
@@ -163,11 +161,11 @@ def _print_end(sessions: Sequence[Session], plot: bool) -> None:
         for session in sessions:
             draw_plots(session)
     command = shlex.join(["collbench", "compare", str(base.path.parent), str(new.path.parent)])
-    click.echo(f"more of it: {command}")
+    click.echo(f"more: {command}")
 
 
 def verdicts(comparison: Comparison) -> Iterator[str]:
-    """Yield the rows as `collbench compare` has them; only after the last one are their intervals known."""
+    """Yield the rows as `collbench compare` prints them; their intervals need all rows."""
     if not comparison.rows:
         yield "\nno row has a time under both settings"
         return

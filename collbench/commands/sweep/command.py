@@ -33,18 +33,18 @@ _OPTIONS = [
     *options_of(SweepRequest),
     option(
         "--ab",
-        "Measure with these variables, interleaved with the environment as it is; NAME= makes a variable empty, -NAME "
-        "unset. Given twice: one setting against the other.",
+        "Measure with these variables and without them, interleaved; NAME= empties a variable, -NAME unsets it. Given "
+        "twice: compare the two settings.",
         multiple=True,
         metavar="'NAME=VALUE ...'",
     ),
     QUIET,
     json_option("the results"),
-    option("-I --percentiles", "Show min, p95, p99 and max of the samples too.", is_flag=True),
-    option("-C --report_cputime", "Show how long the host takes to enqueue an operation on a GPU.", is_flag=True),
-    option("-M --memory_report", "Show the GPU memory that NCCL, and others meanwhile, have taken.", is_flag=True),
+    option("-I --percentiles", "Also show min, p95, p99 and max of the samples.", is_flag=True),
+    option("-C --report_cputime", "Show the host's time to enqueue an operation on a GPU.", is_flag=True),
+    option("-M --memory_report", "Show the GPU memory taken by NCCL, and by others meanwhile.", is_flag=True),
     PLOT,
-    option("--resume", "Measure what the run of a sweep lacks, with its settings.", type=PATH, metavar="RUN"),
+    option("--resume", "Measure the missing rows of a sweep, with its settings.", type=PATH, metavar="RUN"),
 ]
 
 
@@ -52,8 +52,8 @@ _OPTIONS = [
 def command(**options: Any) -> int:
     """Measure collectives over a sweep of message sizes: table, run file and plots.
 
-    busbw in the table is algbw (message size over time) times a factor of the collective, 2(n-1)/n for an all-reduce on
-    n ranks: it compares with the rate of the links, and between collectives and numbers of ranks.
+    algbw in the table is message size over time.  busbw is algbw times a factor of the collective, 2(n-1)/n for an
+    all-reduce on n ranks.  It is comparable with the rate of the links, and across collectives and numbers of ranks.
     """
     outputs, extra = Outputs.of(options), [name for name in EXTRAS if options[name]]
     with outputs.aside():
@@ -73,10 +73,10 @@ def command(**options: Any) -> int:
 
 
 def resume(options: Mapping[str, Any], outputs: Outputs, extra: Sequence[str]) -> int:
-    """Measure what a run lacks, and print all of the run; the exit status."""
+    """Measure the missing rows of a run, print the whole run, and return the exit status."""
     path = options["resume"]
     if others := ", ".join(word for name, word in given().items() if name not in _WITH_RESUME):
-        raise UsageError(f"--resume goes on with the settings and in the place of {path}; leave out {others}")
+        raise UsageError(f"--resume keeps the settings and the folder of {path}; leave out {others}")
     if session := resuming_session(path):
         return show_sweep(session, outputs, [], extra)
     if is_leader(launched()):
@@ -85,7 +85,6 @@ def resume(options: Mapping[str, Any], outputs: Outputs, extra: Sequence[str]) -
 
 
 def _without_effect() -> list[str]:
-    """Return a line for the options of measuring that the command line has, which are of no use to a prediction."""
     both = ("on", *declared(PredictRequest), *OUTPUT)
     unused = ", ".join(word for name, word in given().items() if name not in both)
     return [f"without effect on a described system: {unused}"] if unused else []
@@ -99,7 +98,7 @@ def sweep(request: SweepRequest) -> Run:
         The run: its header and a result for every case and implementation.  A case that failed is a result.
 
     Raises:
-        UsageError: Something does not exist or cannot be.
+        UsageError: Something does not exist or is impossible.
         Unsupported: No implementation carries out any of the cases.
         PlatformError: The hardware cannot do it.
         StorageError: The run can no longer be written.

@@ -25,9 +25,9 @@ _OPTIONS = [
         metavar="[auto|gpu|cpu|SYSTEM|FILE.toml]",
         shell_complete=completed("topology.files.names", several=False),
     ),
-    option("--nodes", "How many nodes the system has.", type=click.IntRange(min=1), metavar="N"),
-    option("--ranks", "Ranks.  [default: one a GPU or usable CPU]", type=click.IntRange(1, 2**20), metavar="N"),
-    json_option("what run files keep of it, or a system's fields,"),
+    option("--nodes", "Number of nodes of the system.", type=click.IntRange(min=1), metavar="N"),
+    option("--ranks", "Ranks.  [default: one per GPU or usable CPU]", type=click.IntRange(1, 2**20), metavar="N"),
+    json_option("the topology as in run files, or a system's fields,"),
 ]
 
 
@@ -35,14 +35,14 @@ _OPTIONS = [
 def command(system: str, nodes: int | None, ranks: int | None, as_json: Path | None) -> None:
     """Show what connects the ranks here, or in a system (presets: `collbench list`).
 
-    Here: links between each pair, devices, and what spoils measurements.  A system: the network above one of its
-    nodes, as in `collbench topo dgx-h100 --nodes 4`.
+    This machine: links between each pair, devices, and causes of bad measurements.  A system: also the network above
+    one of its nodes, as in `collbench topo dgx-h100 --nodes 4`.
     """
     here = ("auto", *platforms())
     width = shutil.get_terminal_size().columns
     if system in here:
         if nodes:
-            raise UsageError("--nodes needs a system to have so many of: collbench topo SYSTEM --nodes N")
+            raise UsageError("--nodes needs a described system: collbench topo SYSTEM --nodes N")
         topology = _discover(system, ranks)
         title, record, lines = "", topology.to_json(), topology_lines(topology, width)
     else:
@@ -60,7 +60,7 @@ def command(system: str, nodes: int | None, ranks: int | None, as_json: Path | N
 
 
 def _discover(on: str, ranks: int | None) -> Topology:
-    """Return the topology of a platform, on auto of the first that is here; what is passed over is printed."""
+    """Return the topology of a platform, for auto of the first available one; skipped ones are printed."""
     kinds = [*platforms().values()]
     if on != "auto":
         kinds = [find_platform(on)]

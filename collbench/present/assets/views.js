@@ -1,5 +1,5 @@
 "use strict";
-// What a point is in each of the three views, in words too, and where the ticks of an axis are; it draws nothing.
+// Values and texts of points in the three views, and ticks of axes.
 const collbench = (() => {
   // ---- text of sizes, times and rates, as collbench/units.py writes them ----
   const digits = (value, count) => String(Number(value.toPrecision(count)));
@@ -18,11 +18,11 @@ const collbench = (() => {
   }
   const rate = (value) => `${value.toFixed(value < 0.1 ? 4 : value < 10 ? 3 : 1)} GB/s`;
   const ratio = (value) => `${digits(value, 3)}x`;
-  // Plotly takes some of HTML in its texts: nothing that came from a run file may be taken for it.
+  // Escape texts of run files, since Plotly interprets some HTML.
   const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
-  // ---- the three views: seconds of a point to its value; a band's ends change places where more is better ----
-  // `bus`: whether bandwidth is that of the bus, which ranks that share a device do not have.
+  // ---- the three views: from seconds of a point to its value; a band's ends swap where more is better ----
+  // `bus`: whether bandwidth is that of the bus, which ranks on one device do not have.
   const bandwidth = (line, place, seconds, bus) => line.sizes[place] * (bus ? line.factor : 1) / seconds / 1e9;
   const VIEWS = {
     bandwidth: {
@@ -45,7 +45,7 @@ const collbench = (() => {
     },
   };
 
-  // ---- axes: ticks for the part that is seen ----
+  // ---- axes: ticks for the visible range ----
   function span(values, log) {
     let low = Math.min(...values), high = Math.max(...values);
     if (!log) return [0, high * 1.06 || 1];

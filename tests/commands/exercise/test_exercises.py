@@ -112,7 +112,7 @@ def test_without_a_sanitizer_values_are_judged_and_races_are_not(
     monkeypatch.setattr(races, "launcher", refuse)
     relaxed = of("flags are relaxed").judged(tmp_path / "relaxed")
     assert relaxed.passed
-    assert "Races were not looked for" in relaxed.notes[0]
+    assert "Races were not checked" in relaxed.notes[0]
     alone = of("tells the next rank alone")
     assert not alone.complaint(alone.judged(tmp_path / "alone"))
 

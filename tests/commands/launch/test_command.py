@@ -67,8 +67,8 @@ def test_without_a_gpu_here_ranks_of_other_hosts_are_a_guess_and_said_to_be(here
 
 def test_what_cannot_be_launched_is_refused_in_one_line(here: Command) -> None:
     for words, variables, reason in (
-        (["--", "sweep"], RANKS, "a launcher (mpirun, srun) started this already"),
-        (["--", "sweeping"], {}, "ranks do not carry out 'sweeping' together; choose from: check, explain"),
+        (["--", "sweep"], RANKS, "a launcher (mpirun, srun) already started this"),
+        (["--", "sweeping"], {}, "'sweeping' is no command for several processes; choose from: check, explain"),
         (["--launcher", "srun"], {}, "no launcher can be used: srun: no "),
         (["--", "sweep", "--on=dgx-h100"], {}, "unknown platform 'dgx-h100'"),
         (["--hosts", ""], {}, "there is no host in --hosts"),

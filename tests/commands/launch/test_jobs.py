@@ -238,7 +238,7 @@ def test_hosts_have_a_rank_for_each_gpu_seen_here_whatever_slots_the_batch_syste
         monkeypatch.setattr(launch_command, "find_platform", lambda name, here=here: here)
         assert asked("gpu", environment, hosts).hosts == counts, (gpus, environment, hosts)
     monkeypatch.setattr(launch_command, "find_platform", lambda name: replace(here, available=lambda: False))
-    with pytest.raises(UsageError, match=r"no GPU is seen here.*fix: --ranks-per-node N"):
+    with pytest.raises(UsageError, match=r"no GPU is visible here.*fix: --ranks-per-node N"):
         asked("gpu", {}, ["a", "b"])
     assert asked("gpu", {}, ["a", "b:2"], per_node=8).hosts == {"a": 8, "b": 8}
 

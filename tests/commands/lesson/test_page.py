@@ -92,7 +92,7 @@ def test_without_the_script_every_answer_moment_and_verdict_can_be_read(lesson: 
 def test_a_rung_without_a_trace_says_why_nothing_moves(lesson: Content, page: str) -> None:
     without = [screen["name"] for screen in lesson.screens if not screen["trace"]]
     assert without == ["ring-events"]
-    assert page.count("nothing moves") == 1
+    assert page.count("No drawing, since") == 1
     assert sorted(data_of(page)["traces"]) == sorted({screen["name"] for screen in lesson.screens} - {*without})  # type: ignore[call-overload]
 
 
@@ -150,7 +150,7 @@ def test_terms_of_the_formula_add_up_to_the_time_or_it_is_said_that_they_do_not(
     formula = Formula(nbytes=1024, steps=2, moved=1000.0, latency=1e-6, bandwidth=1e9, seconds=5e-6)
     for seconds, said in (
         (5e-6, "+ 2 us = 5 us"),
-        (2e-6, "+ 0 ns = 3 us, measured: 2 us , less than the formula says"),
+        (2e-6, "+ 0 ns = 3 us, measured: 2 us , less than by the formula"),
     ):
         changed = {**screen, "formulas": (replace(formula, seconds=seconds),)}
         text = Text(build(replace(lesson, screens=(changed,)))).text

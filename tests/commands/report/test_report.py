@@ -105,7 +105,7 @@ def test_every_kind_of_result_has_its_row_with_its_reason(tmp_path: Path) -> Non
         "reported median, x",
         "predicted, ring/ll, NICs at 50%",
         "explained: launch",
-        "not usable: it was checked, and not timed",
+        "not usable: checked, but not timed",
     ):
         assert words in text
 

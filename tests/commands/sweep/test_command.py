@@ -256,7 +256,7 @@ def test_an_interrupt_ends_at_once_with_what_was_measured(start: Start, tmp_path
     process.send_signal(number)
     _, messages = process.communicate(timeout=250)
     assert process.returncode == 128 + number
-    assert "interrupted: what was measured is in out/run.jsonl" in messages
+    assert "interrupted: the finished rows are in out/run.jsonl" in messages
     assert "Traceback" not in messages
     assert not alive(pids)
     assert read(tmp_path / "out").complete

@@ -128,7 +128,7 @@ def test_the_command_takes_presets_files_nodes_and_ranks(tmp_path):
     record = json.loads(topo("dgx-h100", "--nodes", "2", "--json").output)
     assert (record["nodes"], record["gpu_rate"]) == (2, files.load("dgx-h100").gpu_rate)
     for arguments, message in (
-        ("--nodes 2", "--nodes needs a system"),
+        ("--nodes 2", "--nodes needs a described system"),
         ("moon", "unknown system 'moon'; choose from: "),
     ):
         with pytest.raises(UsageError, match=message):

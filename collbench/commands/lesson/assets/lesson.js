@@ -1,8 +1,8 @@
-// The lesson: guesses, numbers that can be dragged, traces and litmus tests that move.  The page reads well without it.
+// The lesson's page: guesses, draggable numbers, moving traces and litmus tests.  The page is readable without it.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const root = document.documentElement;
-  const { size, time, digits, decades } = collbench; // texts of units, as the reports have them
+  const { size, time, digits, decades } = collbench; // as in reports
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
   const $ = (id) => document.getElementById(id);
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
@@ -21,7 +21,7 @@
   const draw = (tag, attributes = {}, ...children) =>
     fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
-  // Call `act` once in the next frame, however often it is asked for.
+  // Call `act` once in the next frame, however often it is requested.
   function inAFrame(act) {
     let asked = false;
     return () => {
@@ -46,7 +46,7 @@
     paint();
   }
 
-  // ---- where the reader is ----
+  // ---- the reader's position ----
   function navigation() {
     const list = document.querySelector("nav ol"), links = new Map(all("nav a").map((link) => [link.hash.slice(1), link]));
     const seen = new IntersectionObserver((entries) => {
@@ -67,13 +67,13 @@
     addEventListener("scroll", scrolled, { passive: true });
   }
 
-  // ---- guesses, kept until the page is closed ----
+  // ---- guesses, stored until the page is closed ----
   const KEY = `collbench lesson ${document.title}`;
   function remembered() {
     try { return JSON.parse(sessionStorage.getItem(KEY)) || {}; } catch { return {}; }
   }
   function remember(guesses) {
-    try { sessionStorage.setItem(KEY, JSON.stringify(guesses)); } catch { /* a browser that keeps nothing */ }
+    try { sessionStorage.setItem(KEY, JSON.stringify(guesses)); } catch { /* storage is disabled */ }
   }
   function questions() {
     const guesses = remembered(), asked = all(".question");
@@ -87,7 +87,7 @@
     }
     score();
   }
-  // Make buttons of a question's choices, and return what shows that one was guessed.
+  // Make buttons of a question's choices, and return a function that shows a guess.
   function guessing(question, guessed) {
     const answer = Number(question.dataset.answer), verdict = question.querySelector(".verdict");
     const choices = all(".choices li", question), texts = choices.map((choice) => choice.textContent);
@@ -104,19 +104,19 @@
     function show(chosen) {
       const right = chosen === answer;
       buttons.forEach((button, number) => {
-        button.setAttribute("aria-disabled", "true"); // and not disabled: that would lose the focus
+        button.setAttribute("aria-disabled", "true"); // `disabled` would lose the focus
         button.setAttribute("aria-pressed", String(number === chosen));
         if (number === answer) button.classList.add("right");
         else if (number === chosen) button.classList.add("wrong");
       });
-      verdict.textContent = right ? "✓ Right." : `✗ Not so: it is ${texts[answer].trim()}.`;
+      verdict.textContent = right ? "✓ Right." : `✗ No: it is ${texts[answer].trim()}.`;
       verdict.classList.add(right ? "right" : "wrong");
       question.querySelector("details").open = true;
     }
     return show;
   }
 
-  // ---- numbers that can be dragged ----
+  // ---- draggable numbers ----
   const rate = (value) => `${digits(value / 1e9, 3)} GB/s`;
   const tens = (from, to) => { // ten values in each power of ten, as preferred numbers are (ISO 3, R10)
     const steps = Math.round(10 * Math.log10(to / from));
@@ -128,7 +128,7 @@
     latency: { label: "latency of a step", values: tens(1e-8, 1e-4), text: time },
     bandwidth: { label: "bandwidth of a link", values: tens(1e8, 2e12), text: rate },
   };
-  const PIXELS = 8; // that a number is dragged by for a step
+  const PIXELS = 8; // of dragging for one step
 
   function explorer() {
     const chosen = { size: 65536 }, changed = inAFrame(() => { figure(); tell(); });
@@ -149,9 +149,9 @@
       const [steps, link] = data.counts[line][chosen.ranks - 2];
       return steps * chosen.latency + (link * bytes) / chosen.bandwidth;
     };
-    const library = () => (chosen.ranks === place.ranks ? points(place) : []); // where the formula is of as many ranks
+    const library = () => (chosen.ranks === place.ranks ? points(place) : []); // if the formula has as many ranks
     const figure = () => plot($("plot"), model, library(), chosen.size);
-    // Words follow the last change at a distance, so that a screen reader is not talked over.
+    // The text follows after a pause, so that a screen reader is not interrupted.
     let later;
     const tell = () => {
       const words = crossover(model, library(), chosen, place);
@@ -168,12 +168,12 @@
     new ResizeObserver(inAFrame(figure)).observe($("plot"));
   }
 
-  // Make a slider of a number in the text; the returned function takes what was chosen elsewhere.
+  // Make a slider of a number in the text, and return a function that sets its value.
   function draggable(element, chosen, changed) {
     const name = element.dataset.quantity, quantity = QUANTITIES[name];
     let values = quantity.values, start = null;
     const place = () => values.indexOf(chosen[name]);
-    function choose() { // a machine's own value need not be among the round ones
+    function choose() { // a machine's value need not be among the round ones
       values = [...new Set([...quantity.values, chosen[name]])].sort((one, other) => one - other);
       write();
     }
@@ -212,7 +212,7 @@
   const SIZES = Array.from({ length: 109 }, (_, step) => 2 ** (3 + step / 4)); // 8 B to 1 GiB
   const LINES = Object.keys(data.counts);
 
-  // Return stretches of sizes, each with the lines that are the fastest there: several if they take the same time.
+  // Return ranges of sizes, each with its fastest lines: several if their times are equal.
   function winners(model) {
     const stretches = [];
     for (const bytes of SIZES) {
@@ -223,7 +223,7 @@
     }
     return stretches;
   }
-  // Where another line becomes the fastest, between two sizes that were looked at.
+  // The size, between two samples, where another line becomes the fastest.
   function crossing(model, before, after) {
     let low = before.to, high = after.from;
     for (let step = 0; step < 20; step++) {
@@ -247,7 +247,7 @@
     return first * (last / first) ** (Math.log(bytes / low) / Math.log(high / low));
   }
 
-  function roughly(bytes) { // two digits, in the unit that it is shown in
+  function roughly(bytes) { // two digits in the shown unit
     const unit = 1024 ** Math.floor(Math.log(bytes) / Math.log(1024));
     return size(unit * Number((bytes / unit).toPrecision(2)));
   }
@@ -270,7 +270,7 @@
       `By the formula the fastest is ${ways.join(", then ")}.`,
       `At ${size(bytes)}: ${list(fastest)} with ${time(seconds)}.`,
       known ? `The library (${place.library}, ${place.ranks} ranks, ${place.name}) takes ${time(known)}: ${digits(known / seconds, 2)} times as long.` : "",
-      ranks !== place.ranks && points(place).length ? `The library (${place.library}, ${place.name}) has a time for ${place.ranks} ranks only: choose these to see it.` : "",
+      ranks !== place.ranks && points(place).length ? `The library (${place.library}, ${place.name}) has times for ${place.ranks} ranks only: choose ${place.ranks} ranks to see them.` : "",
     ];
     return said.filter(Boolean).join(" ");
   }
@@ -283,7 +283,7 @@
     const range = [Math.floor(Math.log10(Math.min(...seconds))), Math.ceil(Math.log10(Math.max(...seconds)))];
     const x = (bytes) => left + ((Math.log2(bytes) - 3) / 27) * (width - left - right);
     const y = (value) => height - bottom - ((Math.log10(value) - range[0]) / (range[1] - range[0])) * (height - top - bottom);
-    const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Time by size; the words below say where lines cross." });
+    const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Time by size; the text below says where lines cross." });
     for (const tick of decades(range, true, 8)) {
       svg.append(draw("line", { class: "grid", x1: left, x2: width - right, y1: y(tick), y2: y(tick) }),
         draw("text", { x: left - 8, y: y(tick) + 4, "text-anchor": "end" }, time(tick)));
@@ -304,7 +304,7 @@
     svg.append(...names(curves, x, y, height - bottom));
     box.replaceChildren(svg);
   }
-  // Names at the ends of lines, pushed apart where they would lie on each other.
+  // Names at the ends of lines, moved apart where they would overlap.
   function names(curves, x, y, lowest) {
     const labels = curves.filter(([, each]) => each.length).map(([line, each]) => {
       const [bytes, seconds] = each[each.length - 1];
@@ -317,11 +317,11 @@
 
   // ---- traces ----
   const VERBS = { waited: "waits", moved: "moves", added: "adds", published: "publishes", launch: "launches" };
-  const WHOLE = 12; // seconds in which a trace is played at speed 1
+  const WHOLE = 12; // seconds that a trace lasts at speed 1
 
-  // Return what the ranks hold after each event that moves or adds: a mask of ranks for each chunk, and flags counted.
-  // Data that come from another rank are there at the end of the event.  Data that go to another rank are there at
-  // once, unless that rank has an event of its own in which it takes them.
+  // Return the ranks' contents after each event that moves or adds: a mask of ranks for each chunk, and counts of flags.
+  // Data from another rank arrive at the end of the event.  Data to another rank arrive at once, unless that rank has
+  // its own event that takes them.
   function contents(trace) {
     const ranks = trace.ranks, chunks = (event) => (event.chunk === null ? [...Array(ranks).keys()] : [event.chunk % ranks]);
     const takes = (rank, event) => trace.events.some((each) => each.rank === rank && each.phase !== "waited" &&
@@ -346,7 +346,7 @@
     return found;
   }
 
-  // The last place in a sorted list whose time is not after `at`; -1 if there is none.
+  // The last index in a sorted list with a time up to `at`; -1 if there is none.
   function last(sorted, at, timeOf) {
     let low = 0, high = sorted.length;
     while (low < high) {
@@ -370,7 +370,7 @@
       const event = tracks[rank][last(tracks[rank], at, (each) => each.start)];
       return event && (at < event.start + event.seconds || at === end) ? event : null;
     };
-    // What changes with an event is in `changed`; in each frame only transforms change, of the cursor and of what moves.
+    // `changed` redraws after an event; other frames change only transforms, of the cursor and of moving parts.
     function show(to) {
       at = Math.min(Math.max(to, 0), end);
       const events = ranks.map(current);
@@ -379,7 +379,7 @@
       if (place !== state) scene.hold(states[state = place]);
       scene.move(events, at);
       parts.cursor.style.transform = `translateX(${(at / end) * width}px)`;
-      if (!playing && !telling) telling = setTimeout(told, 100); // words change slower than frames
+      if (!playing && !telling) telling = setTimeout(told, 100); // texts change slower than frames
     }
     function changed(events) {
       const lit = lines.map((_, line) => ranks.filter((rank) => events[rank] && events[rank].lines.includes(line)));
@@ -433,7 +433,7 @@
       before = moment;
       if (at >= end) pause();
     }
-    function leap() { // where motion is not wanted: from moment to moment
+    function leap() { // with reduced motion: from event to event
       const next = moments.find((each) => each > at);
       if (next === undefined) return pause();
       show(next);
@@ -453,7 +453,7 @@
     fit();
   }
 
-  // Light a line of code up, with the colours of the ranks that run it at its edge.
+  // Highlight a line of code, with the colours of its ranks at the edge.
   function light(line, ranks) {
     if ((line.dataset.ranks || "") === String(ranks)) return;
     line.dataset.ranks = String(ranks);
@@ -462,7 +462,7 @@
     line.style.borderImage = ranks.length ? `linear-gradient(${bands.join(", ")}) 1` : "";
   }
 
-  // Add the controls of a trace, and return the parts that change.
+  // Add the controls of a trace, and return its changing parts.
   function controls(element, trace, { toggle, step, seek, nudge }) {
     const end = Math.max(...trace.events.map((event) => event.start + event.seconds)), timeline = element.querySelector(".timeline");
     const cursor = make("i"), rail = make("div", { class: "cursor", "aria-hidden": "true" }, cursor);
@@ -479,8 +479,8 @@
       },
     });
     const play = make("button", { type: "button", click: toggle }, "Play");
-    const back = make("button", { type: "button", click: () => step(-1), "aria-label": "Back to the event before" }, "◀ Event");
-    const on = make("button", { type: "button", click: () => step(1), "aria-label": "On to the next event" }, "Event ▶");
+    const back = make("button", { type: "button", click: () => step(-1), "aria-label": "Previous event" }, "◀ Event");
+    const on = make("button", { type: "button", click: () => step(1), "aria-label": "Next event" }, "Event ▶");
     const speed = make("select", { "aria-label": "Speed" }, ...[0.25, 0.5, 1, 2, 4].map((each) => make("option", { value: each }, `${each} ×`)));
     speed.value = "1";
     const clock = make("span", { class: "clock" }), live = make("p", { class: "unseen", role: "status" });
@@ -498,14 +498,14 @@
       },
       pointermove: (event) => { if (timeline.hasPointerCapture(event.pointerId)) drag(event); },
     }, [make("div", { class: "scrub" }, slider), rail]);
-    element.querySelector(".stage").after(make("ul", { class: "words", "aria-label": "What each rank does now" }, ...spoken));
+    element.querySelector(".stage").after(make("ul", { class: "words", "aria-label": "Present action of each rank" }, ...spoken));
     timeline.after(make("div", { class: "buttons" }, play, back, on, speed, clock), live);
     return { cursor, rail, slider, play, speed, clock, live, words };
   }
 
-  // ---- the drawing: ranks as boxes, chunks with a stripe for each rank whose part they hold, arrows ----
+  // ---- the drawing: ranks as boxes, chunks with a stripe for each rank's part in them, arrows ----
   const HIGH = 116, ROOM = 92; // of a box, and between rows of boxes
-  const LANES = { wait: 0, pull: 11, push: 29, flag: 43 }; // pixels beside the line between two boxes
+  const LANES = { wait: 0, pull: 11, push: 29, flag: 43 }; // pixels from the line between two boxes
 
   function places(ranks, width) {
     const wide = Math.min(250, (width - 108) / 2), left = 2, right = width - wide - 2, low = HIGH + ROOM;
@@ -519,7 +519,7 @@
   function stage(box, trace) {
     const width = Math.max(270, box.clientWidth), ranks = [...Array(trace.ranks).keys()];
     const { wide, boxes } = places(trace.ranks, width), height = Math.max(...boxes.map((each) => each.y)) + HIGH + 4;
-    const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" }); // the words beside it say the same
+    const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" }); // the text next to it says the same
     const drawn = ranks.map((rank) => rankBox(rank, trace.ranks, boxes[rank], wide));
     const pools = ranks.map(() => Array.from({ length: 2 * trace.ranks - 2 }, arrow));
     svg.append(...drawn.map((each) => each.group), ...pools.flat().map((each) => each.group));
@@ -548,7 +548,7 @@
     }
     return { act, move, hold: (state) => drawn.forEach((each, rank) => each.hold(state.held[rank], state.flags[rank])) };
   }
-  // The arrows of an event: who sends what to whom.
+  // The arrows of an event.
   function arrows(event) {
     const { rank, phase, sources, targets } = event;
     if (phase === "waited") return sources.map((from) => ({ kind: "wait", lane: "wait", from, to: rank }));
@@ -592,7 +592,7 @@
     self.lay = (from, to, wide, lane, rank, chunk) => {
       const across = [to.centre[0] - from.centre[0], to.centre[1] - from.centre[1]], long = Math.hypot(...across);
       const [ex, ey] = across.map((each) => each / long), shift = [-ey * lane, ex * lane];
-      // From border to border: as far from each centre as its box reaches in that direction.
+      // From border to border of the boxes.
       const reach = Math.min(ex ? wide / 2 / Math.abs(ex) : 1e9, ey ? HIGH / 2 / Math.abs(ey) : 1e9) + 5;
       const x1 = from.centre[0] + ex * reach + shift[0], y1 = from.centre[1] + ey * reach + shift[1];
       const x2 = to.centre[0] - ex * reach + shift[0], y2 = to.centre[1] - ey * reach + shift[1];
@@ -637,7 +637,7 @@
     element.querySelector(".threads").after(make("div", { class: "buttons" }, back, on, play), live);
   }
 
-  // ---- on paper everything is open, and light ----
+  // ---- print: everything open, in light colours ----
   function printing() {
     let closed = [], theme;
     addEventListener("beforeprint", () => {

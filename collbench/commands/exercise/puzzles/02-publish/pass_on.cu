@@ -1,12 +1,12 @@
-// Publish: the root's array travels from rank to rank, and a flag tells when it has arrived.
+// Publish: the root's array goes from rank to rank, and a flag tells that it has arrived.
 //
 //   root --copy--> root + 1 --copy--> root + 2 --copy--> ...     each into the result of the next rank
-//   root --flag--> root + 1 --flag--> root + 2 --flag--> ...     "what I copied is there"
+//   root --flag--> root + 1 --flag--> root + 2 --flag--> ...     "my copy has arrived"
 //
-// Fill in the three places marked YOUR CODE; README.md says what is given.
+// Fill in the three places marked YOUR CODE; README.md lists the given functions.
 #include "flags.cuh"
 
-// The flag that says "your result is there" to this block of rank `at`.  Only the rank before `at` writes it.
+// The flag that tells this block of rank `at` that its result has arrived.  Only the rank before `at` writes it.
 __device__ inline Flag* flag_of(const World& world, unsigned at, u64 fifo) {
   return (Flag*)(world.fifo_of(at) + fifo + world.block() * sizeof(Line));
 }
@@ -17,21 +17,21 @@ __device__ inline void copy(const World& world, const T* from, T* to, u64 count)
   for (u64 i = first; i < count; i += step) to[i] = from[i];
 }
 
-// Raises the flag to `number`: everything that any thread of this block copied before is there.
+// Raises the flag to `number`: all earlier copies of all threads of this block have arrived.
 __device__ inline void tell(Flag* flag, unsigned number) {
-  // YOUR CODE (1): one thread stores the number; but not before all threads have copied.
+  // YOUR CODE (1): one thread stores the number, after all threads have copied.
 }
 
 // Returns, in every thread of this block, when the flag shows `number`.
 __device__ inline void wait(const Flag* flag, unsigned number, const World& world, Flag* error) {
-  Patience patience(world, error, flag);  // counts the looks: `patience.again()` says whether to look once more
-  // YOUR CODE (2): one thread looks until the number is there; the other threads wait for that thread.
+  Patience patience(world, error, flag);  // `patience.again()` returns whether to poll again
+  // YOUR CODE (2): one thread polls until it reads the number; the other threads wait for that thread.
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1)
     pass_on(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(u64) count, PARAMETER(unsigned) root) {
   const Call call(world);
-  call.meet(0);  // from here on every rank has begun this call: its result may be written
+  call.meet(0);  // now every rank has begun this call: its result may be written
   const unsigned rank = call.rank, next = (rank + 1) % world.ranks;
   const bool first = rank == root, last = next == root;
   T* const mine = (T*)world.receive[rank];
@@ -39,11 +39,11 @@ extern "C" __global__ void __launch_bounds__(512, 1)
   Flag* const my_flag = flag_of(world, rank, fifo);
   Flag* const their_flag = flag_of(world, next, fifo);
   Flag* const error = &call.mine->error.word[0];
-  const unsigned number = 2 * call.number + 1;  // a new one in every call, and never 0, which all memory is at first
+  const unsigned number = 2 * call.number + 1;  // new in every call, and never 0, the initial value of memory
   if (first) copy(world, (const T*)world.send[rank], mine, count);
 
   // YOUR CODE (3): all but the first wait; then all but the last copy and tell.
-  (void)last, (void)theirs, (void)my_flag, (void)their_flag, (void)error, (void)number;  // take this line out
+  (void)last, (void)theirs, (void)my_flag, (void)their_flag, (void)error, (void)number;  // remove this line
 
   call.leave();
 }

@@ -1,22 +1,21 @@
-// Credit: a broadcast that does not wait for the whole array.  It travels in pieces, through a FIFO of few slots; a
-// sender may only fill a slot that is free.
+// Credit: a broadcast in pieces, through a FIFO of a few slots.  A sender may fill only a free slot.
 //
 //   root --pieces--> FIFO of root + 1 --pieces--> FIFO of root + 2 ...
 //        <--room---                   <--room---
 //
-// Fill in the three places marked YOUR CODE; README.md says what is given.
+// Fill in the three places marked YOUR CODE; README.md lists the given functions.
 #include "flags.cuh"
 
-const unsigned SLOTS = 4;   // of a block, in the FIFO of every rank; a power of two, so that numbers may wrap
+const unsigned SLOTS = 4;   // of a block, in every rank's FIFO; a power of two, since numbers wrap
 const unsigned PIECE = 64;  // elements in a slot
 
-// What a block knows of its way in, from the previous rank, and of its way out, to the next rank.
+// A block's connections from the previous rank and to the next rank.
 struct Pipe {
   const World& world;
   Flag* const error;
   Channel &mine, &next, &previous;  // flags: `arrived` and `room` of one block of each of these ranks
   T *const inbox, *const outbox;    // slots: in this rank's FIFO, and in the next rank's
-  unsigned sent, taken;             // pieces, since the beginning of all calls
+  unsigned sent, taken;             // pieces since the first call
 
   __device__ Pipe(const World& world, u64 fifo, unsigned rank)
       : world(world), error(&world.window_of(rank)->error.word[0]),
@@ -31,28 +30,28 @@ struct Pipe {
     return (T*)(world.fifo_of(rank % world.ranks) + fifo) + world.block() * SLOTS * PIECE;
   }
 
-  // The slot for the piece of that number, counted from the beginning of all calls; `box` is inbox or outbox.
+  // The slot for the piece with that number, counted since the first call; `box` is inbox or outbox.
   __device__ T* slot(T* box, unsigned number) const {
     return box;  // YOUR CODE (1): the slots are used by turns, each PIECE elements long
   }
 
-  // A piece of n elements goes to the next rank.
+  // Sends a piece of n elements to the next rank.
   __device__ void send(const T* from, u64 n) {
-    // YOUR CODE (2): wait until `mine.room` says that a slot is free.  The next rank writes there how many pieces it
-    // has taken out of its FIFO; this rank has put `sent` into it.
+    // YOUR CODE (2): wait until `mine.room` shows a free slot.  The next rank counts there the pieces that it has taken
+    // out of its FIFO; this rank has put `sent` pieces into it.
     T* const to = slot(outbox, sent);
     for (u64 i = threadIdx.x; i < n; i += blockDim.x) to[i] = from[i];
     ++sent;
     publish(&next.arrived.word[0], sent);
   }
 
-  // A piece of n elements that the previous rank sent goes into the result.
+  // Copies a piece of n elements from the previous rank into the result.
   __device__ void take(T* to, u64 n) {
     await(&mine.arrived.word[0], taken + 1, world, error);
     const T* const from = slot(inbox, taken);
     for (u64 i = threadIdx.x; i < n; i += blockDim.x) to[i] = from[i];
     ++taken;
-    // YOUR CODE (3): give the slot back: `previous.room` says how many pieces this rank has taken.
+    // YOUR CODE (3): give the slot back: `previous.room` counts the pieces that this rank has taken.
   }
 };
 

@@ -1,25 +1,25 @@
-// Packets: an all-reduce without a barrier and without a flag beside the data: the flag is in the data.
+// Packets: an all-reduce without a barrier, with flags inside the data.
 //
 //   a packet, 64 bits, stored at once:   | flag, 32 bits | data, 32 bits |
 //   a pair of packets carries 8 bytes:   | flag | data 0..3 |   | flag | data 4..7 |
 //
-// Every rank sends its input as packets into an inbox in every other rank's window, and adds what comes.
-// Fill in the four places marked YOUR CODE; README.md says what is given.
+// Every rank sends its input as packets into an inbox in every other rank's window, and adds the packets it receives.
+// Fill in the four places marked YOUR CODE; README.md lists the given functions.
 #include "packets.cuh"
 
-const u64 FIFO = 1 << 20;  // bytes in every window for inboxes, as packets.toml says
+const u64 FIFO = 1 << 20;  // bytes for inboxes in every window, as in packets.toml
 
-// The data goes out with the flag in both packets: store_packets(to, first, second) stores two words of 64 bits.
+// Sends the data with the flag in both packets: store_packets(to, first, second) stores two words of 64 bits.
 __device__ inline void send(Packets* to, u64 data, unsigned flag) {
   // YOUR CODE (1): make the two words, and store them.
 }
 
-// The data that came with this flag: load_packets(from, first, second) looks at both words, which come one by one.
+// Returns the data with this flag: load_packets(from, first, second) loads both words, which arrive one by one.
 __device__ inline u64 receive(const Packets* from, unsigned flag, const World& world, Flag* error) {
-  Patience patience(world, error, from);  // counts the looks: `patience.again()` says whether to look once more
+  Patience patience(world, error, from);  // `patience.again()` returns whether to poll again
   u64 first = 0, second = 0;
   load_packets(from, first, second);
-  // YOUR CODE (2): look again until both are there.
+  // YOUR CODE (2): poll until both have arrived.
   return 0;  // YOUR CODE (2): the data of both
 }
 
@@ -34,17 +34,17 @@ extern "C" __global__ void __launch_bounds__(512, 1)
   const u64 room = FIFO / sizeof(Packets) / (2 * ranks);          // for pairs, in each of 2 * ranks inboxes
   const u64 thread = call.block * blockDim.x + threadIdx.x, threads = world.blocks * blockDim.x;
 
-  unsigned round = 0;  // one, but for arrays that fill the inboxes more than once
+  unsigned round = 0;  // more than one only for arrays that do not fit the inboxes
   for (u64 first = 0; first < pairs; first += room, round++) {
     if (round) call.meet(round);
     const u64 end = pairs - first < room ? pairs : first + room;
     const unsigned number = call.number + round;  // new in every call and every round
 
-    // YOUR CODE (3): a flag that never came before (memory is zero at first), and which half of the inboxes
-    // is used, 0 or 1.
+    // YOUR CODE (3): a flag that was never used before (memory is zero at first), and the half of the inboxes,
+    // 0 or 1.
     const unsigned flag = 0, half = 0;
 
-    // In the window of rank `at`: the place for the pair i that comes from rank `from`.
+    // The place in the window of rank `at` for pair i of rank `from`.
     auto inbox = [&](unsigned at, unsigned from, u64 i) {
       return (Packets*)(world.fifo_of(at) + fifo) + (half * ranks + from) * room + (i - first);
     };

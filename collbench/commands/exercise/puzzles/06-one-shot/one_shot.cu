@@ -1,18 +1,18 @@
 // Exercise 6, one-shot: every rank reads the inputs of all ranks and adds them up by itself.
 //
-// The kernel runs once on every rank, with many threads.  What it gets:
+// The kernel runs once on every rank, with many threads.  Given:
 //
-//   world.ranks     how many ranks there are: 0, 1, ... world.ranks - 1
-//   call.rank       which of them this is
-//   call.meet(n)    wait until all ranks have called meet(n); then everyone sees what the others did before.
+//   world.ranks     the number of ranks: 0, 1, ... world.ranks - 1
+//   call.rank       this rank
+//   call.meet(n)    wait until all ranks have called meet(n); then every rank sees the others' earlier writes.
 //                   Meetings of one call have different numbers: 0, 1, 2 or 3.  All threads of a rank call it.
 //   combine(a, b)   a + b
 #include "flags.cuh"
 
-// The input of a rank: `count` elements, which every rank may read, and nobody may change.
+// The input of a rank, which every rank may read and nobody may change: `count` elements.
 __device__ inline const T* input_of(const World& world, unsigned rank) { return (const T*)world.send[rank]; }
 
-// Where a rank's result goes: `count` elements.
+// A rank's result: `count` elements.
 __device__ inline T* result_of(const World& world, unsigned rank) { return (T*)world.receive[rank]; }
 
 extern "C" __global__ void __launch_bounds__(512, 1) one_shot(PARAMETER(World) world, PARAMETER(u64) count) {

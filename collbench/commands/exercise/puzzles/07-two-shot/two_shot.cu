@@ -1,10 +1,10 @@
 // Exercise 7, two-shot: every rank adds up one part of the array, its shard, and writes the sums to all ranks.
 //
-// What the kernel gets, as in exercise 6:
+// Given, as in exercise 6:
 //
-//   world.ranks     how many ranks there are: 0, 1, ... world.ranks - 1
-//   call.rank       which of them this is
-//   call.meet(n)    wait until all ranks have called meet(n); then everyone sees what the others did before.
+//   world.ranks     the number of ranks: 0, 1, ... world.ranks - 1
+//   call.rank       this rank
+//   call.meet(n)    wait until all ranks have called meet(n); then every rank sees the others' earlier writes.
 //                   Meetings of one call have different numbers: 0, 1, 2 or 3.  All threads of a rank call it.
 //   combine(a, b)   a + b
 //
@@ -24,11 +24,11 @@ __device__ inline T sum_at(const World& world, u64 i) {
   return sum;
 }
 
-// Where a rank's shard begins.  Where a shard ends the next one begins, and the last shard ends at `count`: so
+// The first element of a rank's shard.  A shard ends where the next one begins, and the last one ends at `count`: so
 // shard_begin(count, ranks, 0) must be 0, and shard_begin(count, ranks, ranks) must be `count`.
 __device__ inline u64 shard_begin(u64 count, unsigned ranks, unsigned rank) {
   // YOUR CODE
-  // The count may be no multiple of the ranks, or even smaller.
+  // The count need not be a multiple of the ranks, and may be smaller.
   return 0;
 }
 

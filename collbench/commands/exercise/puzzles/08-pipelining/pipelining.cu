@@ -1,24 +1,24 @@
 // Exercise 8, pipelining: a ring whose ranks run ahead of each other, as far as there are slots.
 //
 // Each rank owns a FIFO of SLOTS slots, which the previous rank fills and this rank empties.  Piece number n, counted
-// from 0 since the program began, goes through slot n % SLOTS.  Two flags in each rank's window say how far things are:
+// from 0 since the program began, goes through slot n % SLOTS.  Two flags in each rank's window count pieces:
 //
-//   arrived   how many pieces the previous rank has put into my FIFO
-//   room      how many of my pieces the next rank has taken out of its FIFO
+//   arrived   pieces that the previous rank has put into my FIFO
+//   room      pieces of mine that the next rank has taken out of its FIFO
 //
-//   await(flag, n, world, error)   wait until a flag of mine has reached n: that many pieces, or more.
-//                                  n may be below zero as long as less than SLOTS pieces have been sent.
-//   publish(flag, n)               set a flag of another rank to n, when all my threads are done with what came before
+//   await(flag, n, world, error)   wait until a flag of mine has reached n or more.
+//                                  n may be negative while fewer than SLOTS pieces have been sent.
+//   publish(flag, n)               set a flag of another rank to n, after all earlier work of my threads
 #include "flags.cuh"
 
 const unsigned SLOTS = 2;  // a power of two
-const u64 SLOT = 1024;  // elements that a slot has room for
+const u64 SLOT = 1024;  // elements of a slot
 
 struct Ring {
   const World& world;
   Flag *arrived, *room, *error;  // mine, to await
   Flag *next_arrived, *previous_room;  // the neighbours', to publish
-  unsigned* own;                 // two counters of mine that last from call to call
+  unsigned* own;                 // two counters of mine, kept from call to call
   T *inbox, *outbox;             // slot 0 of my FIFO, and of the next rank's
   unsigned sent, taken;          // pieces so far, in all calls
 
@@ -48,17 +48,17 @@ struct Ring {
   // One hop of the ring: takes a piece if `take`, and sends a piece if `send`; both at once if both.
   __device__ void hop(bool take, const T* add, bool send, T* keep, u64 count) {
     // YOUR CODE
-    // Await what must have happened; move the piece; count in `taken` and `sent`; tell the neighbours.
+    // Await the flags; move the piece; count in `taken` and `sent`; tell the neighbours.
   }
 
-  // Given: the next call goes on counting where this one stops.
+  // Given: keeps the counters for the next call.
   __device__ void remember() {
     __syncthreads();
     if (threadIdx.x == 0) own[0] = sent, own[1] = taken;
   }
 };
 
-// Given: how much of `wanted` elements from `first` on lies within `count`.
+// Given: the number of the `wanted` elements from `first` on that are below `count`.
 __device__ inline u64 within(u64 first, u64 wanted, u64 count) {
   return first >= count ? 0 : count - first < wanted ? count - first : wanted;
 }
@@ -70,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(512, 1)
   const T* const input = (const T*)world.send[rank];
   T* const result = (T*)world.receive[rank];
   Ring ring(world, rank, fifo);
-  // A chunk for each rank, cut into eight pieces; but none is longer than a slot, nor shorter than 64 elements.
+  // A chunk for each rank, cut into eight pieces of 64 to SLOT elements.
   const u64 chunk = (count + ranks - 1) / ranks, eighth = (chunk + 7) / 8;
   const u64 piece = eighth < 64 ? 64 : eighth < SLOT ? eighth : SLOT;
   for (u64 at = world.block() * piece; at < chunk; at += world.blocks * piece) {

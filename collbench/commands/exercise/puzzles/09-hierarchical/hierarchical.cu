@@ -1,14 +1,14 @@
-// Exercise 9, hierarchical: two nodes of two ranks.  Inside a node memory is shared; between nodes is only a wire.
+// Exercise 9, hierarchical: two nodes of two ranks.  Ranks of a node share memory; nodes share only a network.
 //
 //        node 0: rank 0 -- rank 1          the mate of rank 0 is rank 1, in the same node
 //                  |         |             the twin of rank 0 is rank 2, in the other node
 //        node 1: rank 2 -- rank 3
 //
-// A rank may read its mate's input and write its mate's result.  Of its twin it reaches a flag and two boxes, where it
-// puts data.  Arrays of the other node have no address here: they are null pointers.  Two ranks are one node.
+// A rank may read its mate's input and write its mate's result.  At its twin it can only write a flag and two boxes.
+// Arrays of the other node have no address here: they are null pointers.  Two ranks are one node.
 #include "flags.cuh"
 
-const u64 PIECE = 256;  // elements that a box has room for
+const u64 PIECE = 256;  // elements of a box
 
 struct Member {
   const Call& call;
@@ -18,7 +18,7 @@ struct Member {
   const T* mates;    // my mate's input
   T* result;         // mine
   T* mates_result;
-  T* inbox;          // two boxes of mine, one behind the other: PIECE elements each, which my twin fills
+  T* inbox;          // two boxes of mine of PIECE elements each, which my twin fills
   T* outbox;         // two boxes of my twin, which I fill
 
   __device__ Member(const Call& call, u64 fifo)
@@ -30,13 +30,13 @@ struct Member {
     outbox = (T*)(world.fifo_of(twin) + fifo) + call.block * 2 * PIECE;
   }
 
-  // Given.  tell: what my threads did before is done, says this rank.  await: until a rank has said so.  Numbers grow.
+  // Given.  tell: publish that my threads' earlier work is done.  await: wait until a rank has done so.  Numbers grow.
   __device__ void tell(unsigned whom, unsigned number) const { publish(call.met(whom, call.rank), number); }
   __device__ void await_from(unsigned whom, unsigned number) const {
     await(call.met(call.rank, whom), number, call.world, call.mine->error.word);
   }
 
-  // Given: wait for the mate.  What either did before, the other sees afterwards.  Two meetings in a call: 0 and 1.
+  // Given: wait for the mate, and see its earlier writes.  Two meetings in a call: 0 and 1.
   __device__ void meet_mate(unsigned place) const {
     tell(mate, 4 * call.number + place);
     await_from(mate, 4 * call.number + place);
@@ -61,16 +61,16 @@ extern "C" __global__ void __launch_bounds__(512, 1)
   const Call call(world);
   const Member me(call, fifo);
 
-  // Of the two ranks of a node, the first adds the first half of the array, and the other the second, piece by piece.
+  // The first rank of a node adds the first half of the array piece by piece, the second rank the second half.
   const u64 middle = count / 2, first = call.rank % 2 ? middle : 0, last = call.rank % 2 ? count : middle;
   const unsigned rounds = unsigned((count - middle) / (world.blocks * PIECE)) + 1;  // the same for all ranks and blocks
 
-  // YOUR CODE: what must be waited for before the first piece?
+  // YOUR CODE: the wait before the first piece
   for (unsigned round = 0; round < rounds; round++) {
     const u64 begin = smaller(first + (round * world.blocks + call.block) * PIECE, last);
     me.add_piece(begin, smaller(begin + PIECE, last), call.number + round);
   }
-  // YOUR CODE: and after the last?
+  // YOUR CODE: the wait after the last piece
 
   call.leave(rounds);
 }
