@@ -1,4 +1,4 @@
-"""Programs for the people who build collbench, run by hand and nightly; tools/README.md lists them."""
+"""Programs for developers of collbench; tools/README.md lists them."""
 
 import importlib.util
 import os
@@ -24,13 +24,33 @@ def output_of(
     return done.stdout
 
 
-def write_block(page: Path, name: str, lines: Iterable[str]) -> None:
-    """Write lines between the marks of that name; AssertionError if a page has no such marks."""
-    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-    body = begin + "".join(f"{line}\n" for line in lines) + end
-    text, count = re.subn(f"{begin}.*?{end}", lambda _: body, page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert count == 1, f"{page} has no marks of {name}"
-    page.write_text(text, encoding="utf-8")
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table."""
+    return [_row(heads), "|---" * len(heads) + "|", *map(_row, rows)]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def block(page: str, name: str, lines: Iterable[str]) -> tuple[Path, str]:
+    """Return a page's path, and its text with these lines between the marks of that name.
+
+    AssertionError if the page does not have these marks once.
+    """
+    path = ROOT / page
+    marks = rf"(<!-- {name} -->\n).*?(<!-- end(?: of {name})? -->)"
+    body = "".join(f"{line}\n" for line in lines)
+    text, count = re.subn(marks, lambda match: match[1] + body + match[2], path.read_text("utf-8"), flags=re.DOTALL)
+    assert count == 1, f"{path} has no marks of {name}"
+    return path, text
+
+
+def table_in(page: str, lines: Sequence[str]) -> tuple[Path, str]:
+    """Return a page's path, and its text with these lines in place of the table that has the same heads."""
+    path, rows = ROOT / page, r"(\|.*\n)+"
+    text = "".join(f"{line}\n" for line in lines)
+    return path, re.sub(re.escape(f"{lines[0]}\n") + rows, lambda _: text, path.read_text("utf-8"))
 
 
 def in_nvidia_wheels(pattern: str) -> list[Path]:

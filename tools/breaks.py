@@ -1,16 +1,14 @@
-"""Asks the memory model about the changes of the lesson's chapter "Break it", and writes what it says.
+"""Executions of the lesson's broken kernels: collbench/commands/lesson/assets/breaks.json.
 
-    python -m tools.breaks
-
-The file is collbench/commands/lesson/assets/breaks.json: of each change an execution that goes wrong, which the model
-allows with the change and never without it, in the words of breaks.toml.  A test holds the file against what this
-writes.
+For each change of the chapter "Break it", the memory model finds an execution with a wrong result.  The model allows
+the execution with the change and forbids it without the change.  The file describes it in the words of breaks.toml.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -148,15 +146,7 @@ def _fixed(before: Operation, after: Operation) -> bool:
     return before.order in ACQUIRES or after.order in RELEASES or before.location == after.location
 
 
-def written() -> bytes:
-    """The file's content."""
+def written() -> Iterator[tuple[Path, bytes]]:
+    """Yield the file and its content."""
     found = {each.name: explained(each) for each in Experiment.all()}
-    return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
-
-
-def main() -> None:
-    (ASSETS / "breaks.json").write_bytes(written())
-
-
-if __name__ == "__main__":
-    main()
+    yield ASSETS / "breaks.json", msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"

@@ -1,4 +1,4 @@
-"""docs/files.md, from the docstrings of all packages and modules: `python -m tools.file_map` writes it anew."""
+"""The map of the modules, docs/files.md, from their docstrings."""
 
 import ast
 import re
@@ -9,13 +9,12 @@ from tests.layers import ORDER, modules, tree
 from tools import ROOT
 
 SHORTEST = 30  # characters of a clause that says enough
-PAGE = ROOT / "docs" / "files.md"
 HEAD = """# Where everything is
 
 Every module with the beginning of its docstring, by package, from the bottom of the package to its top. A package
 imports from those above it on this page (the modules of `collbench/` itself, `host/` and `present/` are one floor), and
-a command from few others (`tests/test_layers.py`); each has a `command.py`, too. `python -m tools.file_map` writes this
-page; edit the docstrings. [Architecture](architecture.md) follows `--ranks` and a measured time.
+a command from few others (`tests/test_layers.py`); each has a `command.py`, too. `python -m tools.pages file-map`
+writes this page; edit the docstrings. [Architecture](architecture.md) follows `--ranks` and a measured time.
 """
 
 
@@ -57,8 +56,8 @@ def first_sentence(path: Path) -> str:
     return re.split(r"(?<=\.)\s", " ".join(text.split()))[0]
 
 
-def page() -> str:
-    """The whole map."""
+def written() -> Iterator[tuple[Path, str]]:
+    """Yield the page and its text."""
     top = [name for name in (*ORDER, "__main__") if name in modules() and modules()[name].name != "__init__.py"]
     packages = [name for name in ORDER if name in modules() and name not in top]
     kernels = sorted(path for path in (ROOT / "kernels").rglob("*") if path.suffix in (".cu", ".cuh", ".hpp"))
@@ -67,8 +66,4 @@ def page() -> str:
         lines += section(name)
     lines.append("\n## kernels/\n\nThe hand-written collectives, one source for GPUs and CPUs.\n")
     lines += [f"* `{path.relative_to(ROOT / 'kernels')}`: {first_sentence(path)}" for path in kernels]
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    yield ROOT / "docs" / "files.md", "\n".join(lines) + "\n"

@@ -1,16 +1,16 @@
-"""The reference of all options, docs/options.md: `python -m tools.options` writes it from the commands themselves."""
+"""The reference of all options, docs/options.md, from the commands."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 
 from collbench.cli.group import by_section, group
 from tools import ROOT
 
-PAGE = ROOT / "docs" / "options.md"
 HEAD = """# Options
 
-Written by `python -m tools.options` from the commands; `collbench COMMAND --help` shows the same, with examples. An
+Written by `python -m tools.pages options` from the commands; `collbench COMMAND --help` shows the same, with examples. An
 option means the same in every command that has it. TIME is written as `500ms`, `5s`, `2min` or `12h` (a number alone is
 seconds), SHARE as `5%` or `0.05`, SIZE in bytes or as `64K`, `1.5G`. What stands in an earlier table of this page
 in the same words is named below a table, and not said again. Elsewhere stand [variables of the
@@ -19,9 +19,9 @@ of nccl-tests](formats.md#the-programs-of-nccl-tests).
 """
 
 
-def page() -> str:
-    """The text of the page."""
-    return "\n".join([HEAD, *_sections()])
+def written() -> Iterator[tuple[Path, str]]:
+    """Yield the page and its text."""
+    yield ROOT / "docs" / "options.md", "\n".join([HEAD, *_sections()])
 
 
 def _sections() -> Iterator[str]:
@@ -80,7 +80,3 @@ def _record(option: click.Parameter, context: click.Context) -> tuple[str, str] 
 
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -1,9 +1,12 @@
-"""What primitives of the kernels become, as the table of docs/kernels.md: `python -m tools.kernels.facts` prints it."""
+"""Instructions of the kernels' primitives, and the tables of docs/kernels.md."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from collbench.platforms import compiler
-from tools.kernels import nvrtc, sass
+from tools import table, table_in
+from tools.kernels import nvrtc, sass, streams
 
 ARRAY = {"LDG.E.128", "STG.E.128"}
 VECTORS = {"LD.E.128.STRONG.SYS", "ST.E.128.STRONG.SYS"}
@@ -69,11 +72,11 @@ def compiled_primitives(arch: int) -> nvrtc.Compiled:
     return nvrtc.compile_source(probes(), arch, (nvrtc.STANDARD,))
 
 
-def instructions_table() -> str:
-    """As on sm_80 and later."""
-    rows = [f"| `{p.call}` | {', '.join(f'`{word}`' for word in p.instructions(90))} |" for p in PRIMITIVES.values()]
-    return "\n".join(["| Call | Instructions |", "|---|---|", *rows])
-
-
-if __name__ == "__main__":
-    print(instructions_table())
+def written() -> Iterator[tuple[Path, str]]:
+    """Yield the page with the instructions on sm_80 and later, and with the bugs that the harness must catch."""
+    rows = []
+    for primitive in PRIMITIVES.values():
+        words = ", ".join(f"`{word}`" for word in primitive.instructions(90))
+        rows.append([f"`{primitive.call}`", words])
+    yield table_in("docs/kernels.md", table(("Call", "Instructions"), rows))
+    yield table_in("docs/kernels.md", streams.bugs_table())

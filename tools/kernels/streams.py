@@ -14,6 +14,7 @@ from typing import Any
 from collbench.commands.exercise import races
 from collbench.commands.exercise.races import GAVE_UP, NARROW, RACE, WRONG, Change, Outcome, Run, build, outcome
 from collbench.platforms import compiler
+from tools import table
 
 ALLREDUCES = (
     "ring-flags",
@@ -103,13 +104,11 @@ BUGS = [
 ]
 
 
-def table() -> str:
-    """The bugs by the kernels that run them and by what catches them, as docs/kernels.md has them."""
+def bugs_table() -> list[str]:
+    """Return the bugs by the kernels that run them and by what catches them, a table of docs/kernels.md."""
     caught: dict[str, dict[str, list[str]]] = {}
     for bug in BUGS:
         kernels = ", ".join(f"`{kernel}`" for kernel in bug.run.kernels)
         caught.setdefault(kernels, {RACE: [], WRONG: [], GAVE_UP: []})[bug.catcher].append(bug.name)
-    lines = ["| run | race | wrong result | stuck |", "|---|---|---|---|"]
-    for kernels, names in caught.items():
-        lines.append(f"| {kernels} | {' | '.join('; '.join(some) for some in names.values())} |")
-    return "\n".join(lines)
+    rows = [[kernels, *map("; ".join, names.values())] for kernels, names in caught.items()]
+    return table(("run", "race", "wrong result", "stuck"), rows)
