@@ -122,17 +122,16 @@ results: $(VENV)/.dev compiler
 
 ## Draws docs/gallery from the committed runs: a minute.
 gallery: $(VENV)/.dev
-	$(CHECKOUT) $(RUN)/python -m tools.gallery
+	$(CHECKOUT) $(RUN)/python -m tools.pages gallery
 
 ## Fits the model's constants and writes the tables of docs/model.md and docs/analysis.md: minutes.
 # Every machine is left out once.
 model-report: $(VENV)/.dev
-	$(RUN)/python -m tools.model.report
-	$(RUN)/python -m tools.confusion
+	$(CHECKOUT) $(RUN)/python -m tools.pages model verdicts
 
 ## Fits the planner's constants, writes docs/training-runs.csv and docs/training.md's tables: minutes.
 train-report: $(VENV)/.dev
-	$(CHECKOUT) $(RUN)/python -m tools.training.report
+	$(CHECKOUT) $(RUN)/python -m tools.pages training
 
 ## Judges scans of made-up clusters: 20 minutes.
 scan-report: $(VENV)/.dev

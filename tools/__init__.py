@@ -47,10 +47,14 @@ def block(page: str, name: str, lines: Iterable[str]) -> tuple[Path, str]:
 
 
 def table_in(page: str, lines: Sequence[str]) -> tuple[Path, str]:
-    """Return a page's path, and its text with these lines in place of the table that has the same heads."""
-    path, rows = ROOT / page, r"(\|.*\n)+"
-    text = "".join(f"{line}\n" for line in lines)
-    return path, re.sub(re.escape(f"{lines[0]}\n") + rows, lambda _: text, path.read_text("utf-8"))
+    """Return a page's path, and its text with these lines in place of the table that has the same heads.
+
+    AssertionError if the page does not have such a table once.
+    """
+    path, new = ROOT / page, "".join(f"{line}\n" for line in lines)
+    text, count = re.subn(re.escape(lines[0]) + r"\n(\|.*\n)+", lambda _: new, path.read_text("utf-8"))
+    assert count == 1, f"{path} has no table with the heads {lines[0]}"
+    return path, text
 
 
 def in_nvidia_wheels(pattern: str) -> list[Path]:

@@ -7,6 +7,7 @@ what the model says that it does, so that the machine's own oddities stay in the
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -24,7 +25,7 @@ from collbench.model.predict import ErrorModel, Levels, band, error_model, widen
 from collbench.results import Measurement, Prediction
 from collbench.topology.system import System
 from tests.conftest import case
-from tools import ROOT, write_block
+from tools import block, table
 from tools.model.accuracy import Errors, healthy
 from tools.model.classes import CLASSES
 from tools.model.report import held_out, tables
@@ -114,16 +115,16 @@ def trials() -> list[Trial]:
     return [trial for trial in found if not narrow_shares(trial.rows(trial.found.measured))]
 
 
-def verdicts(every: Sequence[Trial]) -> Iterator[str]:
-    """By kind of machine: curves called slow as they are and when slower, and how much slower they must be."""
-    yield "| machines | curves | called slow | 1.5x slower | 2x slower | 3x slower | half are seen from | 80 % from |"
-    yield "|---|---|---|---|---|---|---|---|"
+def verdicts(every: Sequence[Trial]) -> list[str]:
+    """Return a table by kind of machine: curves called SLOW as they are and when slower, and the factors seen."""
+    rows = []
     for name, among in CLASSES.items():
         found = [trial for trial in every if among(trial.found.sweep)]
         slow = [sum(trial.word(by) is Word.SLOW for trial in found) for by in SLOWER]
-        least = [least_seen(trial) for trial in found]
-        half, most = (f"{np.quantile(least, share):.2f}x" for share in (0.5, 0.8))
-        yield f"| {name} | {len(found)} | " + " | ".join(map(str, slow)) + f" | {half} | {most} |"
+        least = np.quantile([least_seen(trial) for trial in found], (0.5, 0.8))
+        rows.append([name, *map(str, (len(found), *slow)), *(f"{factor:.2f}x" for factor in least)])
+    slower = [f"{by:g}x slower" for by in SLOWER[1:]]
+    return table(("machines", "curves", "called slow", *slower, "half are seen from", "80 % from"), rows)
 
 
 def least_seen(trial: Trial) -> float:
@@ -131,16 +132,16 @@ def least_seen(trial: Trial) -> float:
     return float(next((by for by in FACTORS if trial.word(by) is Word.SLOW), FACTORS[-1]))
 
 
-def causes(every: Sequence[Trial]) -> Iterator[str]:
-    """By what is wrong: curves, those called slow, and those whose cause comes first, or among the first two."""
-    yield "| what is wrong | curves | called slow | cause first | cause among the first two |"
-    yield "|---|---|---|---|---|"
+def causes(every: Sequence[Trial]) -> list[str]:
+    """Return a table by cause: curves, those called SLOW, and those with the cause first or among the first two."""
+    rows = []
     for hypothesis in HYPOTHESES:
         found = [trial.judged(factors) for trial in every for factors in _degraded(hypothesis, trial)]
+        slow = [diagnosis for diagnosis in found if diagnosis.word is Word.SLOW]
+        counts = [sum(named(hypothesis, diagnosis, among) for diagnosis in slow) for among in (1, 2)]
         if found:
-            slow = [diagnosis for diagnosis in found if diagnosis.word is Word.SLOW]
-            first, second = (sum(named(hypothesis, diagnosis, among) for diagnosis in slow) for among in (1, 2))
-            yield f"| {hypothesis.name} | {len(found)} | {len(slow)} | {first} | {second} |"
+            rows.append([hypothesis.name, *map(str, (len(found), len(slow), *counts))])
+    return table(("what is wrong", "curves", "called slow", "cause first", "cause among the first two"), rows)
 
 
 def named(hypothesis: Hypothesis, diagnosis: Diagnosis, among: int) -> bool:
@@ -172,14 +173,8 @@ def _shaped(shape: str, trial: Trial) -> Iterator[Floats]:
         yield factors
 
 
-def main() -> None:
-    """Write both tables into docs/analysis.md."""
+def written() -> Iterator[tuple[Path, str]]:
+    """Yield docs/analysis.md with each of its tables."""
     every = trials()
-    for name, lines in (("verdicts", verdicts(every)), ("causes", causes(every))):
-        text = list(lines)
-        print("\n".join(text), end="\n\n")
-        write_block(ROOT / "docs" / "analysis.md", name, text)
-
-
-if __name__ == "__main__":
-    main()
+    yield block("docs/analysis.md", "verdicts", verdicts(every))
+    yield block("docs/analysis.md", "causes", causes(every))

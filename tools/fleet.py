@@ -1,12 +1,9 @@
-"""Made-up fleets: folders as nodes leave them, and how often `collbench check --fleet` names a node wrongly.
+"""Simulated fleets for `collbench check --fleet`: folders of nodes, and the share of wrong answers in docs/fleet.md.
 
-`python -m tools.fleet make DIR` writes a folder with 2,000 nodes' checks, three of them 10 % slow from 1 MiB on;
-`python -m tools.fleet errors` draws 100 fleets of each kind and prints the table of docs/fleet.md (a minute).
 A node differs from others by a lognormal factor of 1 %; a sample varies by 2 %, one in fifty takes longer; a round of a
 size is disturbed as often and as much as starts of published sweeps on a node are.
 """
 
-import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,10 +15,12 @@ from collbench.analysis.judgement import Judgement, Word
 from collbench.cli.verdicts import head_of
 from collbench.commands.check.fleet import SLOWER, changes, groups
 from collbench.commands.check.inputs import FleetCurve, FleetNode
+from tools import block, table
 
 WHERE = "8 x NVIDIA H100 80GB HBM3, NVSwitch"
 CASE = {"collective": "allreduce", "dtype": "float", "redop": "sum", "root": 0, "ranks": 8, "in_place": False}
 CURVE = FleetCurve(WHERE, "allreduce", "float", "sum", 0, 8, False, 0, "nccl")
+SEEDS = 100  # fleets of each kind, in the table
 LATENCY, RATE = 12e-6, 250e9  # seconds, bytes of the array per second
 
 
@@ -165,40 +164,17 @@ TRIALS = {
 }
 
 
-def lines(seeds: int) -> Iterator[str]:
-    """The table of docs/fleet.md."""
+def written() -> Iterator[tuple[Path, str]]:
+    """Yield docs/fleet.md with the shares of 100 fleets of each kind."""
     heads = ("", "nodes", "sizes", "slow", "by", "slow ones found", "all of them, no other", "any other")
-    yield f"| {' | '.join((*heads, 'any other, with `--slower 0.1%`', 'intervals that hold'))} |"
-    yield "|---" * (len(heads) + 2) + "|"
+    rows = []
     for what, fleets in TRIALS.items():
         for fleet in fleets:
-            got, any_difference = (errors(fleet, seeds, slower, "before" in what) for slower in (SLOWER, 0.001))
+            got, any_difference = (errors(fleet, SEEDS, slower, "before" in what) for slower in (SLOWER, 0.001))
             found, holds = (f"{100 * got[key]:.0f} %" if fleet.slow else "" for key in ("found", "holds"))
             shares = (f"{100 * share:.0f} %" for share in (got["right"], got["wrong"], any_difference["wrong"]))
             by = f"{100 * fleet.by:.0f} %" if fleet.slow else ""
-            cells = (what, f"{fleet.nodes:,}", str(fleet.sizes), str(fleet.slow), by, found, *shares, holds)
-            yield f"| {' | '.join(cells)} |"
-
-
-def main() -> None:
-    """Write a fleet, or print how often it is judged wrongly."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    made = commands.add_parser("make")
-    made.add_argument("folder", type=Path)
-    made.add_argument("--nodes", type=int, default=2000)
-    made.add_argument("--sizes", type=int, default=9)
-    made.add_argument("--seed", type=int, default=1)
-    made.add_argument("--runs", action="store_true", help="write run.jsonl instead of check.json")
-    commands.add_parser("errors").add_argument("--seeds", type=int, default=100)
-    options = parser.parse_args()
-    if options.command == "make":
-        slow = make(options.folder, Fleet(options.nodes, options.sizes), options.seed, options.runs)
-        print(f"{options.folder}: {options.nodes} nodes; slow: {', '.join(slow)}")
-    else:
-        for line in lines(options.seeds):
-            print(line, flush=True)
-
-
-if __name__ == "__main__":
-    main()
+            rows.append([what, f"{fleet.nodes:,}", str(fleet.sizes), str(fleet.slow), by, found, *shares, holds])
+    yield block(
+        "docs/fleet.md", "errors", table((*heads, "any other, with `--slower 0.1%`", "intervals that hold"), rows)
+    )

@@ -9,7 +9,7 @@ import io
 import os
 import tempfile
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -18,8 +18,12 @@ from PIL import Image, PngImagePlugin
 
 from tools import ROOT, output_of
 
-PAGE, FOLDER = ROOT / "docs" / "gallery.md", ROOT / "docs" / "gallery"
+FOLDER = ROOT / "docs" / "gallery"
 SOURCE = "collbench-source"  # the key of the hash in a PNG
+HEAD = """# Gallery
+
+Every kind of picture, each below the command that draws it from a run in this repository.
+`make gallery` draws them and writes this page; [figures](figures.md) has the options."""
 
 
 class Shown(NamedTuple):
@@ -71,35 +75,20 @@ def signed(picture: Image.Image, key: str, text: str) -> bytes:
     return file.getvalue()
 
 
-def page(pictures: Sequence[Shown] = PICTURES) -> str:
-    """The whole of docs/gallery.md."""
-    return "\n".join(_lines(pictures)) + "\n"
-
-
-def _lines(pictures: Sequence[Shown]) -> Iterator[str]:
-    yield "# Gallery"
-    yield ""
-    yield "Every kind of picture, each below the command that draws it from a run in this repository."
-    yield "`make gallery` draws them and writes this page; [figures](figures.md) has the options."
-    for shown in pictures:
+def page() -> str:
+    """Return the text of docs/gallery.md."""
+    lines = [HEAD]
+    for shown in PICTURES:
         command = shown.command.format(out="figures").replace(" -o figures/", " -o ")
-        yield from ("", f"## {shown.title}", "", shown.words, "", f"    collbench {command}", "")
-        yield f"![{shown.title}](gallery/{shown.name})"
+        lines += ["", f"## {shown.title}", "", shown.words, "", f"    collbench {command}", ""]
+        lines.append(f"![{shown.title}](gallery/{shown.name})")
+    return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    """Draw all of them, and write the page; pictures that are no longer shown are removed."""
-    FOLDER.mkdir(exist_ok=True)
+def written() -> Iterator[tuple[Path, bytes | str]]:
+    """Yield the page, and then each picture with its bytes."""
+    yield ROOT / "docs" / "gallery.md", page()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for found in pool.map(drawn, dict.fromkeys(shown.command for shown in PICTURES)):
             for name, content in found.items():
-                (FOLDER / name).write_bytes(content)
-                print(f"{FOLDER / name}: {len(content) // 1024} kB", flush=True)
-    for path in FOLDER.iterdir():
-        if path.name not in {shown.name for shown in PICTURES}:
-            path.unlink()
-    PAGE.write_text(page(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+                yield FOLDER / name, content

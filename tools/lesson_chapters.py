@@ -1,13 +1,12 @@
-"""The chapters on training steps that the lesson's page brings: what `collbench step` says in them.
+"""The lesson's chapters on training steps: collbench/commands/lesson/assets/chapters.json.
 
-`python -m tools.lesson` writes them into collbench/commands/lesson/assets/chapters.json, from the texts in
-lesson_chapters.toml.
+The texts are in lesson_chapters.toml, their numbers are those of `collbench step`.
 """
 
 import math
 import tempfile
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +26,6 @@ from collbench.runfile.store import Run, read
 from collbench.units import format_seconds, format_size
 from tools import ROOT
 
-ASSET = ASSETS / "chapters.json"
 MEASURED = ROOT / "results" / "cpu-2-ranks-styles"
 TEXTS = Path(__file__).with_suffix(".toml")
 _SHOWN = ("name", "title", "choices", "after", "command")  # of a chapter's texts, as they are on the page
@@ -40,10 +38,10 @@ class Facts(NamedTuple):
     answer: int  # index of the right choice
 
 
-def written() -> str:
-    """Return the text of the file that the package brings."""
+def written() -> Iterator[tuple[Path, str]]:
+    """Yield the file and its text."""
     chapters = [chapter(text) for text in tomllib.loads(TEXTS.read_text(encoding="utf-8"))["chapter"]]
-    return msgspec.json.format(msgspec.json.encode(chapters), indent=1).decode() + "\n"
+    yield ASSETS / "chapters.json", msgspec.json.format(msgspec.json.encode(chapters), indent=1).decode() + "\n"
 
 
 def chapter(text: Part) -> Part:

@@ -4,6 +4,7 @@ Numbers of runs are links to their run, whose titles tools/lesson.py holds again
 """
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from collbench.commands.lesson import breaks, numbers, screens
 from collbench.commands.lesson.content import Code, Content, Part
@@ -11,7 +12,7 @@ from collbench.commands.lesson.screens import Voice
 from collbench.results import PARTS
 from collbench.runfile.store import read
 from collbench.units import format_rate, format_seconds, format_size
-from tools import ROOT
+from tools import ROOT, table
 
 TIMED, EXPLAINED = "cpu-2-ranks", "cpu-2-ranks-explained"
 PICTURES = {  # below the text of a screen
@@ -60,10 +61,11 @@ def content() -> Content:
     return screens.content(runs, voice=Linked)
 
 
-def page() -> str:
-    """Return the text of docs/lesson.md."""
-    lesson = content()
-    return "\n".join(line.rstrip() for line in "\n\n".join(_parts(lesson)).splitlines()) + "\n"
+def written() -> Iterator[tuple[Path, str]]:
+    """Yield both pages and their texts."""
+    lines = "\n\n".join(_parts(content())).splitlines()
+    yield ROOT / "docs" / "lesson.md", "\n".join(line.rstrip() for line in lines) + "\n"
+    yield ROOT / "docs" / "lesson-scaling.md", scaling_page()
 
 
 def scaling_page() -> str:
@@ -140,19 +142,21 @@ def _code(before: Sequence[Code], now: Sequence[Code], unchanged: set[str]) -> I
     yield "```"
 
 
-def _formulas(lesson: Content) -> Iterator[str]:
-    """A row a rung: its terms at a small and at a large size."""
+def _formulas(lesson: Content) -> list[str]:
+    """Return a table of the terms of each rung at a small and at a large size."""
     shown = [screen for screen in lesson.screens if screen["formulas"]]
     sizes = [formula.nbytes for formula in shown[0]["formulas"]]
-    yield f"| rung | steps | {' | '.join(f'{format_size(size)} | the rest' for size in sizes)} |"
-    yield "|---" * (2 + 2 * len(sizes)) + "|"
+    heads, rows = ["rung", "steps"], []
+    for size in sizes:
+        heads += [format_size(size), "the rest"]
     for screen in shown:
         terms = {formula.nbytes: formula for formula in screen["formulas"]}
-        cells = []
+        row = [f"`{screen['name']}`", f"{screen['formulas'][0].steps:g}"]
         for size in sizes:
             known = terms.get(size)
-            cells += [format_seconds(known.seconds), format_seconds(known.rest)] if known else ["", ""]
-        yield f"| `{screen['name']}` | {screen['formulas'][0].steps:g} | {' | '.join(cells)} |"
+            row += [format_seconds(known.seconds), format_seconds(known.rest)] if known else ["", ""]
+        rows.append(row)
+    return table(heads, rows)
 
 
 def _reason(reason: Part) -> str:

@@ -1,11 +1,8 @@
-"""The other machines that the lesson's page brings: what the model says of them, or what was measured there.
-
-`python -m tools.lesson` writes them into collbench/commands/lesson/assets/places.json, so that a lesson takes no time
-for them.
-"""
+"""Times of other machines for the lesson, predicted or measured: collbench/commands/lesson/assets/places.json."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import msgspec
 
@@ -21,7 +18,6 @@ from collbench.topology import files
 from collbench.topology.system import System, launched_in_graph
 from tools import ROOT
 
-ASSET = ASSETS / "places.json"
 SIZES = tuple(2**power for power in range(3, 28))  # 8 B to 128 MiB
 MEASURED = {
     "one-h100": ("one H100 shared by {} ranks", "nvidia-h100-1-gpu-4-ranks", ""),
@@ -57,12 +53,12 @@ DESCRIBED = {
 """Where the model says what implementations take."""
 
 
-def written() -> str:
-    """Return the text of the file that the package brings, a line for each curve."""
+def written() -> Iterator[tuple[Path, str]]:
+    """Yield the file and its text, with a line for each curve."""
     places = {place: predicted(described) for place, described in DESCRIBED.items()}
     places |= {place: measured(*how) for place, how in MEASURED.items()}
     text = msgspec.json.encode(places).decode()
-    return text.replace("},", "},\n").replace('"curves":{', '"curves":{\n') + "\n"
+    yield ASSETS / "places.json", text.replace("},", "},\n").replace('"curves":{', '"curves":{\n') + "\n"
 
 
 def predicted(described: Described) -> LessonMachine:

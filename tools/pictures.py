@@ -9,7 +9,7 @@ import base64
 import html
 import io
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -114,15 +114,8 @@ def words_of(content: bytes) -> str:
         return str(picture.info[WORDS])
 
 
-def main() -> None:
-    """Draw all pictures into their folder."""
-    FOLDER.mkdir(exist_ok=True)
+def written() -> Iterator[tuple[Path, bytes]]:
+    """Yield each picture and its bytes."""
     with opened() as browser:
         for name, page in PICTURES.items():
-            content = drawn(browser, page())
-            (FOLDER / name).write_bytes(content)
-            print(f"{FOLDER / name}: {len(content) // 1024} kB", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+            yield FOLDER / name, drawn(browser, page())

@@ -123,7 +123,7 @@ def main() -> None:
     for folder in options.folders or RUNS:
         measure(folder, (RUNS | ON_ONE_GPU)[folder], options.mpi)
     print(f"\ncollbench/platforms/cost.py: {constants()}")
-    subprocess.run([sys.executable, "-m", "tools.lesson"], check=True, cwd=ROOT)
+    subprocess.run([sys.executable, "-m", "tools.pages", "lesson"], check=True, cwd=ROOT)
     print("README.md: its table is what the first sweep printed, its factors are in docs/lesson.md")
 
 

@@ -62,7 +62,7 @@ def complaints(home: Path, gone: set[str], tests: bool, types: bool = False) -> 
         (*python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(QUICK if tests else ("--collect-only",)), *ignored),
     )
     # The stub is written anew, and then types are checked.
-    checked = ((*python, "-m", "tools.stubs"), (*python, "-m", "mypy", "--no-incremental")) if types else ()
+    checked = ((*python, "-m", "tools.pages", "stubs"), (*python, "-m", "mypy", "--no-incremental")) if types else ()
     for words in (*trials, *checked):
         done = subprocess.run(
             words, cwd=home, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(home)}

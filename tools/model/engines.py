@@ -19,7 +19,7 @@ bytes of packets, and are compared with `one-shot-ll` of half the bytes.
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -37,7 +37,7 @@ from collbench.platforms.cost import Hardware
 from collbench.topology.files import load
 from collbench.topology.system import System
 from collbench.units import format_size
-from tools import ROOT, write_block
+from tools import block, table
 
 DATA = Path(__file__).parent / "one_node_nvidia.json"
 KIB, MIB = 1 << 10, 1 << 20
@@ -202,15 +202,16 @@ def off(row: Published) -> float:
     return predicted(row) / row.seconds - 1
 
 
-def error_table() -> Iterable[str]:
-    """Mean errors by machine and launch, and by kernel; and between which factors nine of ten published times lie."""
-    yield "| machine | launch | kernels | times | mean error, % | bias, % | published over predicted, 5 % to 95 % |"
-    yield "|---|---|---|---|---|---|---|"
-    for name, launch, kernel, rows in classes():
-        errors = [off(row) for row in rows]
+def error_table() -> list[str]:
+    """Return a table of mean errors by machine and launch, and by kernel, with the factors of nine of ten times."""
+    heads = ("machine", "launch", "kernels", "times", "mean error, %", "bias, %")
+    rows = []
+    for *key, found in classes():
+        errors = [off(row) for row in found]
         mean, bias = 100 * fmean(map(abs, errors)), 100 * fmean(errors)
         low, high = np.quantile([1 / (1 + error) for error in errors], (0.05, 0.95))
-        yield f"| {name} | {launch} | {kernel} | {len(rows)} | {mean:.1f} | {bias:+.1f} | {low:.2f} to {high:.2f} |"
+        rows.append([*key, str(len(found)), f"{mean:.1f}", f"{bias:+.1f}", f"{low:.2f} to {high:.2f}"])
+    return table((*heads, "published over predicted, 5 % to 95 %"), rows)
 
 
 def classes() -> Iterator[tuple[str, str, str, Sequence[Published]]]:
@@ -276,30 +277,30 @@ def nccl_in_graphs() -> tuple[InGraph, ...]:
     return tuple(sorted(found))
 
 
-def in_graphs() -> Iterable[str]:
-    """A table of NCCL's time in a graph over that in a stream."""
-    yield "| machine | ranks | sizes | in a graph over in a stream, median |"
-    yield "|---|---|---|---|"
+def in_graphs_table() -> list[str]:
+    """Return a table of NCCL's time in a graph over its time in a stream."""
+    rows = []
     for machine, ranks in sorted({(row.machine, row.ranks) for row in nccl_in_graphs()}):
-        rows = [row for row in nccl_in_graphs() if (row.machine, row.ranks) == (machine, ranks)]
-        sizes = f"{format_size(rows[0].nbytes)} to {format_size(rows[-1].nbytes)}"
-        ratio = median(row.graph / row.stream for row in rows)
-        yield f"| {MACHINES[machine][0]} | {ranks} | {sizes} | {ratio:.2f} |"
+        found = [row for row in nccl_in_graphs() if (row.machine, row.ranks) == (machine, ranks)]
+        sizes = f"{format_size(found[0].nbytes)} to {format_size(found[-1].nbytes)}"
+        ratio = median(row.graph / row.stream for row in found)
+        rows.append([MACHINES[machine][0], str(ranks), sizes, f"{ratio:.2f}"])
+    return table(("machine", "ranks", "sizes", "in a graph over in a stream, median"), rows)
 
 
 SHOWN = (1 * KIB, 64 * KIB, 1 * MIB, 8 * MIB)
 
 
-def table() -> Iterable[str]:
-    """A table of gains: a row for each machine, number of ranks and launch, NCCL over hand-written at a few sizes."""
-    yield f"| machine | ranks | launch | {' | '.join(map(format_size, SHOWN))} | hand-written is faster |"
-    yield "|---|---|---|" + "---|" * len(SHOWN) + "---|"
-    rows: dict[tuple[str, int, str], dict[int, Gain]] = defaultdict(dict)
+def gains_table() -> list[str]:
+    """Return a table of gains: for each machine, number of ranks and launch, NCCL over hand-written at some sizes."""
+    curves: dict[tuple[str, int, str], dict[int, Gain]] = defaultdict(dict)
     for gain in gains():
-        rows[gain.machine, gain.ranks, gain.launch][gain.nbytes] = gain
-    for (machine, ranks, launch), by_size in rows.items():
-        cells = " | ".join(_cell(by_size.get(nbytes)) for nbytes in SHOWN)
-        yield f"| {MACHINES[machine][0]} | {ranks} | {launch} | {cells} | {_faster(list(by_size.values()))} |"
+        curves[gain.machine, gain.ranks, gain.launch][gain.nbytes] = gain
+    rows = []
+    for (machine, ranks, launch), by_size in curves.items():
+        cells = [_cell(by_size.get(nbytes)) for nbytes in SHOWN]
+        rows.append([MACHINES[machine][0], str(ranks), launch, *cells, _faster(list(by_size.values()))])
+    return table(("machine", "ranks", "launch", *map(format_size, SHOWN), "hand-written is faster"), rows)
 
 
 def _cell(gain: Gain | None) -> str:
@@ -310,6 +311,10 @@ def _faster(curve: Sequence[Gain]) -> str:
     """Return the sizes between which the hand-written kernel is faster by a twentieth."""
     sizes = [gain.nbytes for gain in curve if gain.ratio > 1.05]
     return f"{format_size(sizes[0])} to {format_size(sizes[-1])}" if sizes else "nowhere"
+
+
+FITTED = (["a100_sxm"], ["h100_sxm"], ["b200_sxm", "gb200"], ["l40s"], ["rtx_pro_6000_server"])
+"""Machines whose costs are fitted together."""
 
 
 def fitted(machines: Sequence[str]) -> dict[str, float]:
@@ -337,16 +342,13 @@ def fitted(machines: Sequence[str]) -> dict[str, float]:
     return dict(zip((f"{arch}.{name}" for name in ("launch", "barrier", "fence", "adds", "read")), best, strict=True))
 
 
-TABLES: dict[str, Callable[[], Iterable[str]]] = {
-    "engines": table,
-    "nccl in graphs": in_graphs,
-    "engine errors": error_table,
-}
-"""By the names of their markers in docs/model.md, for `tools.write_block`."""
+def written() -> Iterator[tuple[Path, str]]:
+    """Yield the page with each of its tables."""
+    yield block("docs/model.md", "engine errors", error_table())
+    yield block("docs/model.md", "engines", gains_table())
+    yield block("docs/model.md", "nccl in graphs", in_graphs_table())
 
 
-if __name__ == "__main__":
-    for marker, lines in TABLES.items():
-        write_block(ROOT / "docs" / "model.md", marker, lines())
-    for machines in (["a100_sxm"], ["h100_sxm"], ["b200_sxm", "gb200"], ["l40s"], ["rtx_pro_6000_server"]):
+if __name__ == "__main__":  # prints the fitted costs for gpu_costs.toml
+    for machines in FITTED:
         print(machines, {name: round(float(value), 3) for name, value in fitted(machines).items()})

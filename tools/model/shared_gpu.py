@@ -17,7 +17,6 @@ from collbench.algorithms.auto import expected
 from collbench.platforms.cost import COSTS, Hardware, Wait, gpus
 from collbench.results import Measurement
 from collbench.topology.products import GIB
-from collbench.units import format_size
 from tools.remeasure import rungs_of
 
 ROWS = rungs_of("nvidia-h100-1-gpu-4-ranks-later", changed="")
@@ -71,18 +70,5 @@ def choices(hardware: Hardware) -> Iterator[Choice]:
         yield Choice(case.nbytes, picked, best, times[picked] / times[best])
 
 
-def main() -> None:
-    """Print figures, errors and choices."""
-    hardware = gpus(RANKS, 1)
-    print({name: float(f"{value:.3g}") for name, value in fitted().items()})
-    for name in (*dict.fromkeys(row.implementation for row in ROWS), "all"):
-        found = factors([row for row in ROWS if name in (row.implementation, "all")], hardware)
-        middle, most = np.quantile(found, (0.5, 0.9))
-        print(f"{name:<17} median factor {middle:.2f}, nine of ten within {most:.2f}, largest {found.max():.2f}")
-    for choice in choices(hardware):
-        words = "" if choice.picked == choice.best else f", best {choice.best}"
-        print(f"{format_size(choice.nbytes):>9} {choice.picked}{words}: {choice.regret:.3f}")
-
-
 if __name__ == "__main__":
-    main()
+    print({name: float(f"{value:.3g}") for name, value in fitted().items()})

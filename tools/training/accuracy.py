@@ -7,7 +7,7 @@ from collbench.commands.train.curves import ModelCurves
 from collbench.commands.train.layouts import Layout, layout_of
 from collbench.commands.train.models import TrainingJob
 from collbench.commands.train.rows import PlannedStep
-from collbench.commands.train.search import best_of, evaluate_layout, search
+from collbench.commands.train.search import best_of, evaluate_layout
 from collbench.commands.train.setting import Constants, PlanSetting, machine_of
 from collbench.topology.files import load
 from tools.training.published import Row, Table
@@ -47,12 +47,6 @@ def given(table: Table, row: Row, constants: Constants | None = None, efficiency
 def chosen(request: PlanSetting, row: Row) -> PlannedStep:
     """The fastest layout that agrees with what the table says; the smallest if the model says that none fits."""
     return best_of(request, row.fixed)
-
-
-def regret(table: Table, row: Row) -> float:
-    """A published run over the layout that the planner would choose itself: the ratio of the steps."""
-    request = given(table, row)
-    return float(search(request, row.fixed).steps[0] / search(request, {}).steps[0])
 
 
 def published_seconds(table: Table, row: Row, peak: float = 0.0) -> float:

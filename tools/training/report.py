@@ -6,9 +6,11 @@ anchor.
 """
 
 import csv
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,12 +20,11 @@ from collbench.commands.train.layouts import Layout, layout_of
 from collbench.commands.train.search import values_of
 from collbench.commands.train.setting import FITTED, Constants, machine_of
 from collbench.topology.files import load
-from tools import ROOT, write_block
+from tools import ROOT, block
+from tools import table as markdown
 from tools.training.accuracy import anchor, chosen, given, mean_error, miss, misses, published_seconds
 from tools.training.published import FITTED_TO, TABLES, Table
 
-PAGE = ROOT / "docs" / "training.md"
-RUNS = PAGE.with_name("training-runs.csv")
 SHARED = {"fused": 0.5, "half": 2000.0, "fp8": 0.9, "older": 0.9}
 """Constants that are fitted to dense models of all generations together, and where the search for them begins."""
 EXPERTS = {"narrow": 1000.0, "few": 200.0}
@@ -97,29 +98,25 @@ def every_anchor(table: Table, known: Constants | None = None) -> list[float]:
     return errors
 
 
-def summary() -> Iterator[str]:
-    """A row for every table."""
-    yield "| published | rows | zero-anchor | left out | anchored, first row | worst row as anchor | others publish |"
-    yield "|---|---|---|---|---|---|---|"
+def summary() -> list[str]:
+    """Return a table with a row for every published table."""
+    rows = []
     for table in TABLES:
         without = fit([other for other in FITTED_TO if other is not table]) if table in FITTED_TO else None
         known = without[generation(table)] if without else None
         left_out = f"{mean_error(misses(table, known)):.1%}" if without else "not fitted to"
         anchored = every_anchor(table)
-        others = "; ".join(table.others) or "-"
-        yield (
-            f"| {table.name} | {len(table.rows)} | {mean_error(misses(table)):.1%} | {left_out} | "
-            f"{anchored[0]:.1%} | {max(anchored):.1%} | {others} |"
-        )
+        errors = f"{mean_error(misses(table)):.1%}", left_out, f"{anchored[0]:.1%}", f"{max(anchored):.1%}"
+        rows.append([table.name, str(len(table.rows)), *errors, "; ".join(table.others) or "-"])
+    heads = ("published", "rows", "zero-anchor", "left out", "anchored, first row", "worst row as anchor")
+    return markdown((*heads, "others publish"), rows)
 
 
-def strangers() -> Iterator[str]:
+def strangers() -> list[str]:
     """By who ran them, without an anchor: as shipped, and where the fit has seen them, with all of theirs left out.
 
     Not NVIDIA's: without them nothing is left of 8 bits, of experts and of older software.
     """
-    yield "| run by | runs | mean error | signed |"
-    yield "|---|---|---|---|"
     found: dict[str, list[float]] = {}
     operators = {table.operator for table in FITTED_TO} - {"NVIDIA"}
     without = {name: fit([table for table in FITTED_TO if table.operator != name]) for name in operators}
@@ -137,36 +134,30 @@ def strangers() -> Iterator[str]:
         ("all that no fit has seen", [*chain(*unseen.values())]),
         ("of these, run by operators that no fit has seen", [*chain(*others)]),
     ]
+    rows = []
     for name, errors in [*found.items(), *totals]:
-        yield f"| {name} | {len(errors)} | {np.abs(errors).mean():.1%} | {np.mean(errors):+.1%} |"
+        rows.append([name, str(len(errors)), f"{np.abs(errors).mean():.1%}", f"{np.mean(errors):+.1%}"])
+    return markdown(("run by", "runs", "mean error", "signed"), rows)
 
 
-def write_runs() -> None:
-    """A line for every run, as CSV."""
-    with RUNS.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(
-            ("published", "run", "layout", "published_seconds", "planned_seconds", "error", "anchored_error")
-        )
-        for table in TABLES:
-            for plain, anchored in zip(misses(table), misses(table, anchored=True), strict=True):
-                seconds = f"{plain.published:.3g}", f"{plain.planned:.3g}"
-                errors = f"{plain.relative:+.1%}", f"{anchored.relative:+.1%}"
-                writer.writerow((table.name, plain.row.label, plain.layout.name, *seconds, *errors))
+def runs() -> str:
+    """Return a line for every run, as CSV."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("published", "run", "layout", "published_seconds", "planned_seconds", "error", "anchored_error"))
+    for table in TABLES:
+        for plain, anchored in zip(misses(table), misses(table, anchored=True), strict=True):
+            seconds = f"{plain.published:.3g}", f"{plain.planned:.3g}"
+            errors = f"{plain.relative:+.1%}", f"{anchored.relative:+.1%}"
+            writer.writerow((table.name, plain.row.label, plain.layout.name, *seconds, *errors))
+    return text.getvalue()
 
 
-def main() -> None:
-    """Fit, print, and write the page."""
-    fitted = fit(FITTED_TO)
-    for age, known in fitted.items():
+def written() -> Iterator[tuple[Path, str]]:
+    """Print the fitted constants; yield the page with its tables, and the CSV."""
+    for age, known in fit(FITTED_TO).items():
         values = ", ".join(f"{name} {getattr(known, name):.4g}" for name in ("products", *SHARED, *EXPERTS))
         print(f"sm{age}: {values}; shipped {FITTED[age]}")
-    shown = list(summary())
-    write_block(PAGE, "summary", shown)
-    write_block(PAGE, "strangers", strangers())
-    write_runs()
-    print("\n".join(shown))
-
-
-if __name__ == "__main__":
-    main()
+    yield block("docs/training.md", "summary", summary())
+    yield block("docs/training.md", "strangers", strangers())
+    yield ROOT / "docs" / "training-runs.csv", runs()

@@ -1,7 +1,7 @@
 """Breaks kernels on purpose, and asks who notices: the check of a sweep, the race detector, the memory model.
 
 assets/breaks.toml has the changes and the words, assets/breaks.json what the memory model says, which
-`python -m tools.breaks` writes.
+`python -m tools.pages breaks` writes.
 """
 
 import re
