@@ -105,7 +105,7 @@ faults: $(VENV)/.dev compiler
 
 ## Imports ten thousand broken logs; each must give rows or one line that says why not: minutes.
 fuzz: $(VENV)/.dev
-	$(RUN)/python -m tools.fuzz
+	FUZZ=10000 $(RUN)/pytest --timeout 1800 -k broken_file --hypothesis-show-statistics tests/commands/formats/test_reading.py
 
 ## Puts some hundred faults into copies of the kernels; the commands must notice each: minutes.
 mutants: $(VENV)/.dev compiler
@@ -147,7 +147,7 @@ bench-gpu: cupy
 	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.bench
 
 ## Runs what a GPU lent for BUDGET=720 seconds is to show, the most valuable first.
-# The same command again does what is left.  STAGE=name[,name] (tools/gpu/stages.py has them), CAMPAIGN=FOLDER for the
+# The same command again does what is left.  STAGE=name[,name] (tools/gpu/stages.toml has them), CAMPAIGN=FOLDER for the
 # results (CONTRIBUTING.md).
 gpu-campaign: cupy
 	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.campaign
