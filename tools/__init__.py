@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 def output_of(
     words: Sequence[str], folder: Path | str, tree: Path = ROOT, statuses: Collection[int] = (0,), **variables: str
 ) -> str:
-    """Return what `collbench ...` of a source tree prints in a folder; SystemExit where it ends with another status."""
+    """Return the output of `collbench ...` of a source tree in a folder; SystemExit if it ends with another status."""
     kept = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     environment = kept | {"PYTHONPATH": str(tree)} | variables
     command = [sys.executable, "-P", "-m", "collbench", *words]
@@ -58,7 +58,7 @@ def table_in(page: str, lines: Sequence[str]) -> tuple[Path, str]:
 
 
 def in_nvidia_wheels(pattern: str) -> list[Path]:
-    """Return the files of the installed wheels of NVIDIA that fit, such as `*/include/cuda.h`."""
+    """Return the files in the installed wheels of NVIDIA that match a pattern, such as `*/include/cuda.h`."""
     spec = importlib.util.find_spec("nvidia")
     folders = [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []
     return [path for folder in folders for path in sorted(folder.glob(pattern))]

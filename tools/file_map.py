@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.layers import ORDER, modules, tree
 from tools import ROOT
 
-SHORTEST = 30  # characters of a clause that says enough
+SHORTEST = 30  # characters of a clause that is long enough
 HEAD = """# Where everything is
 
 Every module with the beginning of its docstring, by package, from the bottom of the package to its top. A package
@@ -19,37 +19,37 @@ writes this page; edit the docstrings. [Architecture](architecture.md) follows `
 
 
 def line(path: Path) -> str:
-    """The first line of a module's docstring; an error if it has none."""
+    """Return the first line of a module's docstring; AssertionError if it has none."""
     text = ast.get_docstring(tree(path))
     assert text, f"{path} has no docstring"
     return text.partition("\n")[0]
 
 
 def heading(name: str) -> str:
-    """A package's own, by its name with dots."""
+    """Return the heading of a package."""
     return f"\n{'#' * (2 + name.count('.'))} {name.replace('.', '/')}/\n\n{line(modules()[name])}\n"
 
 
 def section(name: str) -> Iterator[str]:
-    """A package: its line, its modules, then the packages in it."""
+    """Yield the lines of a package: its modules, then the packages in it."""
     yield heading(name)
     inside = [module for module in modules() if module.rpartition(".")[0] == name]
     packages = [module for module in inside if modules()[module].name == "__init__.py"]
     for module in inside:
-        if module not in packages and not module.endswith(".command"):  # its line is the one of `--help`
+        if module not in packages and not module.endswith(".command"):  # its docstring is the text of `--help`
             yield entry(modules()[module])
     for package in packages:
         yield from section(package)
 
 
 def entry(path: Path) -> str:
-    """A module and the first clause of its line."""
+    """Return the line of a module, with the first clause of its docstring."""
     clause = re.split(r"(?<=\w{3})(?:[:;.] )", line(path))[0].rstrip(".")
     return f"* `{path.name}`: {clause}" if len(clause) > SHORTEST else f"* `{path.name}`: {line(path).rstrip('.')}"
 
 
 def first_sentence(path: Path) -> str:
-    """Of the comment that a kernel's file begins with."""
+    """Return the first sentence of the comment at the head of a kernel's file."""
     comment = re.match(r"((?:// ?.*\n)+)", path.read_text(encoding="utf-8"))
     assert comment, f"{path} has no comment at its head"
     text = re.sub(r"^// ?", "", comment[1], flags=re.MULTILINE).partition("\n\n")[0]

@@ -56,7 +56,7 @@ def _swapped(parts: list[bytes], i: int, j: int) -> list[bytes]:
 
 @st.composite
 def broken(draw: st.DrawFn) -> tuple[str, bytes, int | None]:
-    """A golden with a few changes, under its name, and perhaps the number of ranks."""
+    """Draw a golden with a few changes, under its name or another, and perhaps a number of ranks."""
     name = draw(st.sampled_from(sorted(GOLDENS)))
     data = GOLDENS[name]
     for _ in range(draw(st.integers(1, 5))):
@@ -70,7 +70,7 @@ def broken(draw: st.DrawFn) -> tuple[str, bytes, int | None]:
 
 
 def outcome(name: str, data: bytes, ranks: int | None) -> str:
-    """What became of it: `results`, or the name of the error."""
+    """Return the outcome of a file: `results`, or the name of the error."""
     try:
         tests = read_tests(decode(name, data), Hints(ranks))
         assert all("\n" not in remark for remark in remarks(tests))
@@ -87,7 +87,7 @@ def outcome(name: str, data: bytes, ranks: int | None) -> str:
 
 
 def as_run(header: Header, results: list[object]) -> Run:
-    """What a run file would say, by way of its JSON."""
+    """Return the run after a round trip through the JSON of a run file."""
     lines = [json.dumps(to_line(result), allow_nan=False) for result in results]  # type: ignore[arg-type]
     read = [to_result(json.loads(line)) for line in lines]
     stored = Header.from_json(json.loads(json.dumps(header.to_json(), allow_nan=False)))

@@ -1,7 +1,7 @@
-"""`make gallery`: docs/gallery.md with a picture of every kind, drawn by collbench's own commands from committed runs.
+"""`make gallery`: docs/gallery.md with a picture of every kind, drawn by collbench's commands from committed runs.
 
-gallery.toml lists them.  Each picture knows the run files that it was drawn from (by their hash, in the PNG), so a test
-says which is out of date.  Nothing is measured.
+gallery.toml lists the pictures.  The PNG holds a hash of the picture's command and run files, by which a test finds a
+picture that is outdated.
 """
 
 import hashlib
@@ -27,22 +27,22 @@ Every kind of picture, each below the command that draws it from a run in this r
 
 
 class Shown(NamedTuple):
-    """A picture of the page: of which kind or view, what it teaches, and the command that draws it."""
+    """A picture of the page, its explanation, and the command that draws it."""
 
     shows: str  # a name of figures.kinds or figures.views
-    file: str  # that the command leaves in its folder
+    file: str  # name of the file that the command writes
     title: str
     words: str
-    command: str  # after `collbench`; `{out}` is where the picture goes
+    command: str  # without `collbench`; `{out}` stands for the folder of the picture
 
     @property
     def name(self) -> str:
-        """Of the committed picture."""
+        """The file name of the committed picture."""
         return f"{self.title.lower().replace(' ', '-')}.png"
 
     @property
     def runs(self) -> list[Path]:
-        """The committed run files that it is drawn from."""
+        """The committed run files that the picture is drawn from."""
         folders = [ROOT / word for word in self.command.split() if word.startswith("results/")]
         return [path for folder in folders for path in sorted(folder.rglob("run.jsonl"))]
 
@@ -60,7 +60,7 @@ PICTURES = tuple(Shown(**record) for record in _RECORDS)
 
 
 def drawn(command: str) -> dict[str, bytes]:
-    """The committed form of all pictures that one command draws, by their names there."""
+    """Return the PNGs of all pictures that one command draws, by their committed names."""
     with tempfile.TemporaryDirectory() as folder:
         output_of(command.format(out=folder).split(), ROOT)
         drawn_here = [shown for shown in PICTURES if shown.command == command]
@@ -68,7 +68,7 @@ def drawn(command: str) -> dict[str, bytes]:
 
 
 def signed(picture: Image.Image, key: str, text: str) -> bytes:
-    """Return a picture as PNG, with a text under that key in it."""
+    """Return a picture as PNG with a text under a key."""
     said, file = PngImagePlugin.PngInfo(), io.BytesIO()
     said.add_itxt(key, text)
     picture.save(file, "png", optimize=True, pnginfo=said)

@@ -22,8 +22,8 @@ WITH_NUMBERS = ("kernels", "lesson", "measuring", "model")
 PAGES = ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in WITH_NUMBERS)
 NUMBER = re.compile(r'\[([^\]\n]+)\]\((\.\./results/[\w-]+) "([^"]+)"\)')
 
-RANKS, GPUS = 64, 8  # in all, and of a node
-BETWEEN, INSIDE = (5e-6, 1 / 50e9), (1e-6, 1 / 370e9)  # seconds of a message and of a byte: a network card, NVLink
+RANKS, GPUS = 64, 8  # ranks in all, and of a node
+BETWEEN, INSIDE = (5e-6, 1 / 50e9), (1e-6, 1 / 370e9)  # seconds a message and a byte: network card, NVLink
 TEXTBOOK: dict[str, Callable[[float], float]] = {
     "ring": lambda size: forms.ring_allreduce(RANKS, size, *BETWEEN),
     "recursive doubling": lambda size: forms.recursive_doubling(RANKS, size, *BETWEEN),
@@ -43,7 +43,7 @@ GPU_SIZES = (8, 2**15, 2**19, 2**21, 2**27)
 
 @cache
 def numbers(folder: Path) -> Numbers:
-    """What the all-reduces of a run say."""
+    """Return the numbers of the all-reduces of a run."""
     return Numbers.of(read(folder).results)
 
 
@@ -71,7 +71,7 @@ def several_libraries() -> list[str]:
 
 
 def _fastest(size: int, wanted: Callable[[str], bool]) -> tuple[str, float]:
-    """Implementation and seconds."""
+    """Return the fastest of the wanted implementations at a size, and its seconds."""
     rows = numbers(LIBRARIES).timed.items()
     times = {name: row.typical for (name, nbytes), row in rows if nbytes == size and wanted(name)}
     name = min(times, key=lambda name: times[name])
@@ -103,7 +103,7 @@ def _waits(name: str, case: Case) -> str:
 
 
 def _over_the_library(measured: Numbers, name: str, sizes: Sequence[int]) -> Iterator[str]:
-    """Yield the time at each size, and the library's time over it; without a name, those of the best rung."""
+    """Yield the time at each size, and the library's time over it; without a name, of the best rung."""
     for size in sizes:
         found = name or measured.best(size)
         if (found, size) not in measured.timed and found != "library":
@@ -125,7 +125,7 @@ def with_numbers(text: str) -> str:
 
 
 def written() -> Iterator[tuple[Path, str]]:
-    """Yield all files and their texts; later ones read the package data that come first."""
+    """Yield all files and their texts; the package data come first, because the pages read them."""
     yield from lesson_places.written()
     yield from lesson_chapters.written()
     yield from lesson_page.written()

@@ -1,6 +1,6 @@
 """docs/lesson.md and docs/lesson-scaling.md, from the texts of `collbench lesson` and the committed runs.
 
-Numbers of runs are links to their run, whose titles tools/lesson.py holds against it.
+Numbers are links to their runs; tools/lesson.py updates them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from collbench.units import format_rate, format_seconds, format_size
 from tools import ROOT, table
 
 TIMED, EXPLAINED = "cpu-2-ranks", "cpu-2-ranks-explained"
-PICTURES = {  # below the text of a screen
+PICTURES = {  # by the screen that they follow
     "ring-host": f"![Time of every rung by size](../results/{TIMED}/latency.png)",
     "ring-flags": f"![What each rank of `ring-flags` did in 8 B](../results/{EXPLAINED}/"
     "timeline-allreduce-float-sum-8B-ring-flags.png)",
@@ -34,14 +34,14 @@ STEPS = {
     "cpu-2-ranks-styles": "strategies where rank 1 computes four times as much",
     "cpu-2-ranks-styles-even": "the same with nobody slowed",
 }
-"""The committed runs of training steps, and what each shows."""
+"""The committed runs of training steps, with a description of each."""
 
 
 class Linked(Voice):
-    """Fills numbers in as links to the run that they come from."""
+    """Writes numbers as links to their runs."""
 
     def value(self, title: str) -> str:
-        """Return what a title says; the name of an implementation stays a word."""
+        """Return the text for a title: a link for a number, a word for the name of an implementation."""
         said, (kind, _, rest) = super().value(title), title.partition(":")
         place, _, there = rest.partition(":")
         if kind == "m" and (run := numbers.places()[place].run):
@@ -69,7 +69,7 @@ def written() -> Iterator[tuple[Path, str]]:
 
 
 def scaling_page() -> str:
-    """Return the text of docs/lesson-scaling.md: the chapters on training steps, and the runs that measured them."""
+    """Return the text of docs/lesson-scaling.md: the chapters on training steps, and their runs."""
     parts = [
         "# The second lesson: what more ranks bring",
         "For whoever trains on several GPUs and asks what more of them bring. The [first lesson](lesson.md) takes one "
@@ -130,7 +130,7 @@ def _screen(number: int, screen: Part) -> Iterator[str]:
 
 
 def _code(before: Sequence[Code], now: Sequence[Code], unchanged: set[str]) -> Iterator[str]:
-    """The code; where it takes the place of another, with what goes and what comes."""
+    """Yield the code, as a diff if it replaces other code."""
     yield "```diff" if before else "```python" if now[0].file.endswith(".py") else "```c++"
     for parts, mark in ((before, "- "), (now, "+ " if before else "")):
         file = ""

@@ -23,8 +23,8 @@ MEASURED = {
     "one-h100": ("one H100 shared by {} ranks", "nvidia-h100-1-gpu-4-ranks", ""),
     COMMITTED: ("two cores of an Intel Xeon", "cpu-2-ranks", "cpu-2-ranks-explained"),
 }
-"""By the place's name in the lesson's texts, what it is called on the page, its run in results/, and one of explain."""
-EXPLAINED_SIZES = (2**11, 2**19)  # of shares of time, which the texts are about
+"""By the machine's name in the lesson's texts: the name on the page, the run in results/, and the run of explain."""
+EXPLAINED_SIZES = (2**11, 2**19)  # sizes of the shares of time that the texts name
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ DESCRIBED = {
     "pcie4-l40s-no-p2p": Described("pcie4-l40s-no-p2p", "8 L40S over PCIe that cannot reach each other's memory"),
     "dgx-h100-2-nodes": Described("dgx-h100", "16 H100 in two nodes", ranks=16),
 }
-"""Where the model says what implementations take."""
+"""Machines with predicted times."""
 
 
 def written() -> Iterator[tuple[Path, str]]:
@@ -62,14 +62,14 @@ def written() -> Iterator[tuple[Path, str]]:
 
 
 def predicted(described: Described) -> LessonMachine:
-    """Return what the model says of a place."""
+    """Return the predictions for a machine."""
     system = described.load()
     rows = (row for name in choose("library,ladder", system.platform) for row in _curve(system, name))
     return _place(described.name, f"{MODEL}: {described.name}", system.ranks, Numbers.of(rows))
 
 
 def measured(name: str, run: str, explained: str) -> LessonMachine:
-    """Return what was measured in a run, of implementations that exist but for `auto`, and shares of another run."""
+    """Return the times of a run, without `auto`, and the shares of time of the run of explain."""
     found = read(ROOT / "results" / run)
     name, ranks = name.format(found.header.topology.ranks), found.header.topology.ranks
     rows = [row for row in found.results if row.implementation != "auto" and find(row.implementation)]

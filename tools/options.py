@@ -40,7 +40,7 @@ def _sections() -> Iterator[str]:
 
 
 def _command(command: click.Command, above: click.Context, name: str, said: set[tuple[str, str]]) -> Iterator[str]:
-    """The heading of a command, options that no command before has in the same words, and the names of the others."""
+    """Yield the heading of a command, its new options, and the names of options that an earlier command has alike."""
     context = click.Context(command, info_name=name, parent=above, **command.context_settings)
     if isinstance(command, click.Group):
         yield f"### `collbench {name}`\n"
@@ -67,7 +67,7 @@ def _command(command: click.Command, above: click.Context, name: str, said: set[
 
 
 def _record(option: click.Parameter, context: click.Context) -> tuple[str, str] | None:
-    """The option's line in the help; of one that the help hides, too."""
+    """Return the option's line in the help, even if the option is hidden."""
     hidden = isinstance(option, click.Option) and option.hidden
     if hidden:
         option.hidden = False

@@ -1,9 +1,9 @@
-"""Writes pages, tables and package data from the code, from committed runs and from published data.
+"""The writer of pages, tables and package data, from the code, committed runs and published data.
 
     python -m tools.pages [--check] [NAME ...]
 
-Without a name all that take seconds are written.  `--check` writes nothing; it lists the files that would change, and
-then the exit status is 1.
+Without a name, it writes everything that takes seconds.  `--check` writes nothing, lists the outdated files, and exits
+with status 1 if there are any.
 """
 
 import sys
@@ -22,17 +22,17 @@ class Page:
     """Files that are written together."""
 
     name: str
-    writer: str  # module and function; the function yields paths and contents, and the first is written before the next
-    needs: str = ""  # why it is written only if it is named: its time, or a program that it needs
+    writer: str  # module and function that yields paths and contents; each file is written before the next is made
+    needs: str = ""  # the reason to write it only by name: its time, or a program
 
     def files(self) -> Iterator[tuple[Path, bytes]]:
-        """Yield each file and its content as it should be."""
+        """Yield each file with its new content."""
         module, _, function = self.writer.partition(":")
         for path, content in getattr(import_module(module), function)():
             yield path, content.encode() if isinstance(content, str) else content
 
     def outdated(self) -> Iterator[Path]:
-        """Yield the files whose content is another one."""
+        """Yield the files with another content."""
         for path, content in self.files():
             if not path.exists() or path.read_bytes() != content:
                 yield path
@@ -54,7 +54,7 @@ PAGES = (
     Page("verdicts", "tools.confusion:written", needs="minutes"),
     Page("training", "tools.training.report:written", needs="minutes"),
 )
-"""In the order in which they are written: later ones read what earlier ones have written."""
+"""In the order of writing: later ones read files of earlier ones."""
 
 
 @click.command(help=(__doc__ or "").partition("\n")[0])

@@ -1,4 +1,4 @@
-"""Output of commands in README and pages: the table of the run `results/cpu-2-ranks`, and predictions."""
+"""The output of commands in README and pages: the table of the run `results/cpu-2-ranks`, and predictions."""
 
 import re
 import tempfile
@@ -15,18 +15,18 @@ from tools import ROOT, output_of
 BLOCK = re.compile(r"\$ collbench (predict [^\n]*)\n(.*?)```", re.DOTALL)
 TABLE = re.compile(r"```\nallreduce, float, sum, 2 ranks\n.*?```", re.DOTALL)
 SHOWN = {8: ("mpi", "one-shot-ll"), 2**27: ("mpi", "two-shot")}
-WIDTH = 24  # of a name with its library
+WIDTH = 24  # columns of a name with its library
 
 
 def printed(arguments: str) -> str:
-    """Return what such a command prints of its results."""
+    """Return the results that a command prints."""
     with tempfile.TemporaryDirectory() as folder:
         said = output_of([*arguments.split(), "--no-plot"], folder)
     return said.strip().partition("\nrun file:")[0].rstrip() + "\n"
 
 
 def table() -> str:
-    """Return the table of the README: some rows of the run, and the lines below the table."""
+    """Return the README's table: some rows of the run, and the lines below the table."""
     results = read(ROOT / "results" / "cpu-2-ranks").results
     table = timed_table("mpi", width=WIDTH)
     lines = ["allreduce, float, sum, 2 ranks", table.heading()]

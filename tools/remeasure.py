@@ -35,20 +35,20 @@ def measure(folder: str, line: str, libraries: str) -> None:
     with tempfile.TemporaryDirectory(dir=RESULTS) as scratch:
         place = Path(scratch, folder)
         arguments = [word.format(mpi=libraries) for word in line.split()]
-        command = [sys.executable, "-P", "-m", "collbench", *arguments, "--out", folder]  # which the run file keeps
+        command = [sys.executable, "-P", "-m", "collbench", *arguments, "--out", folder]  # the run file keeps this name
         print(f"\n$ collbench {' '.join(arguments)}", flush=True)
         subprocess.run(command, check=True, cwd=scratch, env=dict(os.environ, PYTHONPATH=str(ROOT)))
         old = RESULTS / folder
         committed = {path.name for path in old.iterdir()} if old.is_dir() else {path.name for path in place.iterdir()}
         for path in place.iterdir():
-            if path.name not in committed:  # of a long list of pictures those that a document shows
+            if path.name not in committed:  # only the pictures that a document shows
                 path.unlink()
         shutil.rmtree(old, ignore_errors=True)
         place.rename(old)
 
 
 def rungs_of(folder: str, changed: str = "ring-pipelined") -> list[Measurement]:
-    """The rows of a committed run that have costs, but of the implementation that has changed since then."""
+    """Return the rows of a committed run with a cost, except for the implementation that has changed since then."""
     known = {name for name, way in implementations().items() if way.cost and name != changed}
     rows = read(RESULTS / folder).results
     return [row for row in rows if isinstance(row, Measurement) and row.implementation in known]
@@ -61,7 +61,7 @@ def _cost(row: Measurement) -> Cost:
 
 
 def fitted(measured: list[Measurement]) -> Hardware:
-    """The constants with the least squares of relative errors; packets set the pace where there are any."""
+    """Return the constants with the smallest squares of relative errors; packets limit costs that have packets."""
     names = [wait for wait in Wait if wait is not Wait.EVENT]
     rows = []
     for sample in measured:
@@ -74,7 +74,7 @@ def fitted(measured: list[Measurement]) -> Hardware:
 
 
 def constants() -> str:
-    """What `FITTED` and `_TURN` in collbench/platforms/cost.py would be by these runs."""
+    """Return the values of `FITTED` and `_TURN` in collbench/platforms/cost.py for these runs."""
     found = fitted(rungs_of("cpu-2-ranks"))
     (crowded,) = (row for row in rungs_of("cpu-4-ranks-yield") if row.case.nbytes == 8)
     turn = crowded.typical / (_cost(crowded).steps * found.waits[Wait.FLAG])

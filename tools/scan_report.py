@@ -1,8 +1,8 @@
-"""How often `collbench scan` is right on made-up clusters, in tables of Markdown.
+"""`make scan-report`: the accuracy of `collbench scan` on simulated clusters, as Markdown tables.
 
-`python -m tools.scan_report` draws 6,600 clusters of tools/scan_worlds.py, in 20 minutes on two cores.  An
-answer is exact if it names all that is slow and nobody else, and false if it names somebody innocent.  It is missed if
-it is OK in spite of a fault that the scan says it would have seen.
+It draws 6,600 clusters of tools/scan_worlds.py, in 20 minutes on two cores.  An answer is exact if it names exactly the
+slow members, and false if it names one that is not slow.  It is missed if it is OK although the scan claims to see the
+fault.
 """
 
 import argparse
@@ -23,7 +23,7 @@ HEAD = "| scans | exact | false | missed | OK, not in sight | UNKNOWN | rounds |
 
 
 def scanned(world: World) -> Answer:
-    """Return the answer of `collbench scan` to a world."""
+    """Return the answer of `collbench scan` for a world."""
     work = Scan(2, LIMIT - 1, SIZES)
     of_size = partial(Case, COLLECTIVES["sendrecv"], dtype=DATATYPES["float"], redop=NONE, root=0, in_place=False)
     cases = {size: of_size(size, ranks=world.members, work=work) for size in SIZES}
@@ -40,7 +40,7 @@ def scanned(world: World) -> Answer:
 
 
 def common(world: World, answer: Answer) -> set[str]:
-    """The names of an answer: a direction of a link as the link, and all nodes of a slow leaf as the leaf."""
+    """Return the names of an answer in common form: a link without its direction, a leaf in place of all its nodes."""
     ends = [name.replace(" > ", " - ").split(" - ") for name in answer.named]
     found = {" - ".join(sorted(each, key=lambda end: int(end.split()[-1]))) for each in ends}
     for leaf in np.unique(world.leaves):
@@ -51,7 +51,7 @@ def common(world: World, answer: Answer) -> set[str]:
 
 
 def judged(world: World, answer: Answer) -> Floats:
-    """The columns of an answer, of which those with 1 hold."""
+    """Return the columns of an answer, with 1 for each that holds."""
     truth, grey, found = world.slow(), world.grey(), common(world, answer)
     slow, ok = set(truth) - grey, answer.word is Word.OK
     exact = found - grey == slow and answer.word is (Word.SLOW if found else Word.OK)
@@ -61,7 +61,7 @@ def judged(world: World, answer: Answer) -> Floats:
 
 
 def of_table(name: str, seed: int) -> bool:
-    """Whether the answer to a row of the table is one of the right ones."""
+    """Return whether the answer for a row of the table is right."""
     world, right = TABLE[name].drawn(seed), TABLE[name].right
     answer = scanned(world)
     exact, _, missed, *_ = judged(world, answer)
@@ -69,20 +69,20 @@ def of_table(name: str, seed: int) -> bool:
 
 
 def of_noise(noise: str, fault: str, seed: int) -> Floats:
-    """The columns of the answer to a world with this noise and this fault."""
+    """Return the columns of the answer for a world with this noise and this fault."""
     world = drawn(noise, fault, seed)
     return judged(world, scanned(world))
 
 
 def cells(outcomes: list[Floats]) -> str:
-    """The columns of a row."""
+    """Return the columns of a row."""
     *counts, rounds, sight = np.transpose(outcomes)
     shares = " | ".join(f"{each.sum():.0f} ({100 * each.mean():.1f} %)" for each in counts)
     return f"{len(outcomes)} | {shares} | {np.median(rounds):.0f} | {np.median(sight):.2f} |"
 
 
 def table(pool: ProcessPoolExecutor, only: str, seeds: int) -> None:
-    """Print how many answers to each row of the table are right."""
+    """Print the number of right answers for each row of the table."""
     print("| cluster | right is | scan |\n|---|---|---|")
     for name, row in TABLE.items():
         if only in name:
@@ -91,7 +91,7 @@ def table(pool: ProcessPoolExecutor, only: str, seeds: int) -> None:
 
 
 def noises(pool: ProcessPoolExecutor, only: str, healthy: int, faulty: int) -> None:
-    """Print how right the answers are by noise and fault, and by fault alone."""
+    """Print the accuracy by noise and fault, and by fault."""
     print(f"\n| fault; noise {HEAD}")
     pooled: dict[str, list[Floats]] = {}
     for fault, noise in ((fault, noise) for fault in FAULTS for noise in NOISES):
