@@ -1,4 +1,4 @@
-"""The stages of a GPU campaign, of stages.toml."""
+"""The stages of a GPU campaign, from stages.toml."""
 
 import tomllib
 from collections.abc import Iterator

@@ -14,14 +14,14 @@ VECTORS = {"LD.E.128.STRONG.SYS", "ST.E.128.STRONG.SYS"}
 
 @dataclass(frozen=True)
 class Primitive:
-    """A function of the headers, the kernel that only calls it, and what that becomes."""
+    """A function of the headers, the kernel that only calls it, and its instructions."""
 
     parameters: str
     call: str
     words: str
 
     def instructions(self, arch: int) -> tuple[str, ...]:
-        """Up to sm_75 ordinary accesses name a scope too, the system's; it orders nothing."""
+        """Return the instructions; up to sm_75 ordinary accesses also name the system's scope, which orders nothing."""
         suffix = ".SYS" if arch <= 75 else ""
         return tuple(word + suffix if word[:3] in ("LDG", "STG") else word for word in self.words.split())
 
@@ -62,13 +62,13 @@ PRIMITIVES = {
 
 
 def probes() -> str:
-    """A source whose kernels call one of them each."""
+    """Return a source with a kernel for each primitive that only calls it."""
     calls = (f'extern "C" __global__ void call_{n}({p.parameters}) {{ {p.call}; }}\n' for n, p in PRIMITIVES.items())
     return compiler.source("packets.cuh") + "".join(calls)
 
 
 def compiled_primitives(arch: int) -> nvrtc.Compiled:
-    """Those kernels for an architecture."""
+    """Return these kernels for an architecture."""
     return nvrtc.compile_source(probes(), arch, (nvrtc.STANDARD,))
 
 

@@ -1,4 +1,4 @@
-"""`make mutants`: every fault tried; exit status 1 if one is not caught that should be."""
+"""`make mutants`: try every fault; exit status 1 if a fault passes that should be caught."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ AT_ONCE = max(1, len(os.sched_getaffinity(0)) // 2)  # most trials have two rank
 
 
 def main() -> int:
-    """All, or those whose names have one of the words given."""
+    """Try all faults, or those with one of the words in their names."""
     chosen = [each for each in mutants() if not sys.argv[1:] or any(word in each.name for word in sys.argv[1:])]
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(AT_ONCE) as pool:
         folder, cache = Path(scratch), Path(scratch, "cache")
@@ -29,7 +29,7 @@ def main() -> int:
 
 
 def _controls(chosen: Sequence[Mutant], folder: Path, cache: Path, pool: ThreadPoolExecutor) -> list[Outcome]:
-    """The same trials of the package as it is, which must all pass."""
+    """Return the outcomes of the same trials with the unchanged package, which must all pass."""
     trials = list(dict.fromkeys(mutant.trial for mutant in chosen))
     with copied(folder) as place:
         return [carried_out(place, trial, cache) for trial in trials]
