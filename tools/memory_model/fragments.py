@@ -32,7 +32,7 @@ class Weakening:
     changes: tuple[tuple[str, str], ...]
 
     def of(self, fragment: Fragment) -> Fragment:
-        """The fragment changed; each change must meet some text."""
+        """Return the changed fragment; ValueError if a change does not apply."""
         text = "\n".join(fragment.threads)
         for old, new in self.changes:
             if old not in text:
@@ -53,7 +53,7 @@ ON_ONE_DEVICE = "on one device: "
 
 
 def on_one_device(fragment: Fragment) -> Fragment:
-    """The same with all ranks on one GPU, CTA c of rank r being its CTA 2 r + c, and all at that GPU's scope."""
+    """Return the fragment with all ranks on one GPU and at that GPU's scope: CTA c of rank r becomes CTA 2 r + c."""
     threads = tuple(
         re.sub(r"^(\d)\.(\d):", lambda at: f"0.{2 * int(at[1]) + int(at[2])}:", thread).replace(".sys", ".gpu")
         for thread in fragment.threads
@@ -62,7 +62,7 @@ def on_one_device(fragment: Fragment) -> Fragment:
 
 
 def in_one_thread(fragment: Fragment) -> Fragment:
-    """The same with one thread a block, which does between two barriers what the block's threads did; for pictures."""
+    """Return the fragment with one thread a block, which does the work of all threads between barriers; for pictures."""
     places = dict.fromkeys(thread.partition(":")[0] for thread in fragment.threads)
     threads = []
     for place in places:
@@ -84,7 +84,8 @@ WEAKENINGS = [_weakening(record) for record in _RECORDS["weakening"]]
 WEAKENINGS += [
     Weakening(f"{fragment.name}, cta scope", fragment.name, ((".gpu", ".cta"),))
     for fragment in FRAGMENTS
-    if fragment.name.startswith(ON_ONE_DEVICE) and not fragment.name.endswith("a slow receiver")  # goes by turns alone
+    if fragment.name.startswith(ON_ONE_DEVICE)
+    and not fragment.name.endswith("a slow receiver")  # its ranks only alternate
 ]
 WEAKENINGS.append(
     Weakening("on one device: one buffer", "on one device: packets, a slow receiver", (("[even1]", "[odd1]"),))

@@ -1,4 +1,4 @@
-"""Reads litmus.txt, published litmus tests and what they say, and sections.txt, what the ISA says besides."""
+"""Published litmus tests with their verdicts (litmus.txt), and further statements of the ISA (sections.txt)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Litmus:
-    """A program, and an outcome that the source says is allowed, or is forbidden."""
+    """A program, and an outcome that the source allows or forbids."""
 
     name: str
     initially: dict[str, int]
@@ -17,7 +17,7 @@ class Litmus:
 
 
 def published(file: str = "litmus.txt") -> Iterator[Litmus]:
-    """The tests in the order of the file; each is a paragraph."""
+    """Yield the tests in the order of the file; each is a paragraph."""
     text = Path(__file__).with_name(file).read_text()
     for paragraph in text.split("\n\n")[1:]:
         name, *threads, last = paragraph.strip().splitlines()

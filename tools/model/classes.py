@@ -14,7 +14,7 @@ from tools.model.systems import Published
 
 
 def _over(kinds: Sequence[str], least: int = 2) -> Callable[[Published], bool]:
-    """So many nodes of NVIDIA's GPUs at least, that meet over one of these transports."""
+    """Return a test for sweeps of at least `least` nodes with NVIDIA's GPUs and one of these transports."""
     return lambda sweep: sweep.system.nodes >= least and transport(sweep.system) in kinds and not amd(sweep)
 
 

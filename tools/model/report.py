@@ -23,7 +23,7 @@ from tools.model.systems import Published
 
 HELD_OUT = Path(__file__).parent / "held_out.json"
 SHIPPED = ROOT / "collbench" / "model"
-MEASURED: dict[str, tuple[Callable[[Published], Iterable[int]], int]] = {  # and how many rows a sweep needs for it
+MEASURED: dict[str, tuple[Callable[[Published], Iterable[int]], int]] = {  # and the number of rows that a sweep needs
     "nothing": (lambda sweep: (), 1),
     "three smallest sizes": (smallest, 5),
     "five sizes": (probes, 7),
@@ -43,13 +43,13 @@ def _all(misses: Errors, wanted: bool) -> Floats:
 
 
 def held_out() -> dict[str, Constants]:
-    """The constants without each operator's machines, as the last report found them."""
+    """Return the constants without each operator's machines, of the last report."""
     found: dict[str, Constants] = json.loads(HELD_OUT.read_text())
     return found
 
 
 def tables(without: dict[str, Constants], sweeps: Sequence[Published]) -> dict[str, list[Errors]]:
-    """Errors on every machine of a model that has seen none of its operator, by what of it was measured."""
+    """Return the errors on every machine, with constants without its operator, by the sizes measured before."""
     return {
         name: [errors(sweep, without[sweep.operator], choose(sweep)) for sweep in sweeps if len(sweep.rows) >= rows]
         for name, (choose, rows) in MEASURED.items()
@@ -57,7 +57,7 @@ def tables(without: dict[str, Constants], sweeps: Sequence[Published]) -> dict[s
 
 
 def together(found: Sequence[Errors], part: Part) -> Floats:
-    """Relative errors of all rows of a part."""
+    """Return the relative errors of all rows of a part."""
     return np.concatenate([row.relative[np.asarray(part(row), bool)] for row in found])
 
 
@@ -88,7 +88,7 @@ def worst(found: dict[str, list[Errors]]) -> list[str]:
 
 @cache
 def meanings() -> dict[str, str]:
-    """What stands beside the constants in their module; KeyError later on for one that has none."""
+    """Return the comments of the constants; a constant without one raises KeyError later."""
     return dict(re.findall(r"(?m)^(\w+) = \S+  # (.+)$", (SHIPPED / "constants.toml").read_text()))
 
 

@@ -1,7 +1,6 @@
-"""Costs of ranks that share one GPU, fitted to the committed run of an H100; `python -m tools.model.shared_gpu`.
+"""Costs of ranks that share one GPU, fitted to the committed run of an H100.
 
-Prints the figures that fit best, the errors of predictions by the table ([shared.sm90] in gpu_costs.toml), and for each
-size the measured time of the implementation that `auto` picks over that of the fastest.
+`python -m tools.model.shared_gpu` prints the best figures for [shared.sm90] of gpu_costs.toml.
 """
 
 import math
@@ -30,7 +29,7 @@ def off(row: Measurement, hardware: Hardware) -> float:
 
 
 def factors(rows: Sequence[Measurement], hardware: Hardware) -> np.ndarray:
-    """Return how far off predictions are, as factors above 1."""
+    """Return the errors of predictions, as factors above 1."""
     return np.exp([abs(off(row, hardware)) for row in rows])
 
 
@@ -52,12 +51,12 @@ def fitted() -> dict[str, float]:
 
 
 class Choice(NamedTuple):
-    """The implementation that `auto` picks, of those that the run has at a size."""
+    """The implementation that `auto` picks at a size, among those of the run."""
 
     nbytes: int
     picked: str
     best: str
-    regret: float  # measured time of the picked over that of the fastest
+    regret: float  # measured time of the picked over the fastest
 
 
 def choices(hardware: Hardware) -> Iterator[Choice]:

@@ -1,8 +1,8 @@
-"""The system behind each published sweep, as its source describes the hardware and the launch; never from its numbers.
+"""The system of each published sweep, as its source describes hardware and launch; never fitted to its numbers.
 
-NVLink rates are what NCCL's search takes for the links (20.0, 20.0, 20.6, 40.1 GB/s a link for sm70, sm80, sm90,
-sm100), PCIe's likewise (12, 24, 48 GB/s for generations 3, 4, 5), cards are at line rate.  The second word of a name
-groups sweeps of one machine: a machine is left out as a whole.
+NVLink rates are those that NCCL's search assumes (20.0, 20.0, 20.6, 40.1 GB/s a link for sm70, sm80, sm90, sm100), and
+so are those of PCIe (12, 24, 48 GB/s for generations 3, 4, 5).  Cards have their line rate.  A machine groups sweeps
+that are left out together.
 """
 
 import json
@@ -78,13 +78,13 @@ class Published:
 
     @property
     def operator(self) -> str:
-        """Who runs the machine, with others that are alike."""
+        """The operator of the machine and of similar ones."""
         operators: dict[str, list[str]] = _RECORDS["operators"]
         return next((name for name, machines in operators.items() if self.machine in machines), self.machine)
 
 
 def _seconds(rows: list[list[float]], factor: float) -> Iterator[tuple[int, float]]:
-    """A bus bandwidth printed with two decimals stands for a time only if it is not too small."""
+    """Yield bytes and seconds; a bus bandwidth with two decimals is used only if it is not too small."""
     for nbytes, microseconds, *rest in rows:
         if microseconds is not None:
             yield int(nbytes), microseconds * 1e-6
@@ -93,7 +93,7 @@ def _seconds(rows: list[list[float]], factor: float) -> Iterator[tuple[int, floa
 
 
 def published() -> list[Published]:
-    """Every sweep whose hardware is known."""
+    """Return every sweep with known hardware."""
     found = []
     for path in sorted(FOLDER.glob("*.json")):
         if path.stem.startswith(UNDESCRIBED):
@@ -109,7 +109,7 @@ def published() -> list[Published]:
 
 
 def one_node() -> Iterator[Published]:
-    """NVIDIA's curves of one node by NCCL; a release that is not said is taken for the oldest of the others."""
+    """Yield NVIDIA's curves of one node by NCCL; a missing release counts as the oldest of the others."""
     for series in json.loads(ONE_NODE.read_text())["series"]:
         if series["library"] != "nccl":
             continue
@@ -119,7 +119,7 @@ def one_node() -> Iterator[Published]:
         rows = tuple((int(nbytes), median(times) * 1e-6) for nbytes, *times in series["points"])
         name = f"{series['system']}_{ranks}gpu_1n_{collective}_{series['dtype']}_{release}_{series['folder']}"
         part = replace(system.part(ranks) if ranks < system.gpus else system, nccl=release)
-        if series["dtype"] == "int8" and COLLECTIVES[collective].reduces:  # which switches do not add
+        if series["dtype"] == "int8" and COLLECTIVES[collective].reduces:  # switches do not add these
             part = replace(part, nvls=False)
         quality = ("degraded" if ranks > 2 else "care") if series["system"] in SICK else "healthy"
         yield Published(name, machine, part, collective, quality, rows, ())

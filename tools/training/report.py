@@ -1,8 +1,7 @@
-"""`make train-report`: fits the planner's constants, leaves tables out, and writes what is left into docs/training.md.
+"""`make train-report`: the planner's constants, and its errors in docs/training.md.
 
-It prints the constants that belong into collbench/commands/train/rates.toml, and errors of three kinds side by side:
-with the shipped constants and no anchor, with constants fitted without the table, and with one step of the table as
-anchor.
+It prints the constants for collbench/commands/train/rates.toml.  Three errors are compared: with the shipped constants
+and no anchor, with constants fitted without the table, and with one step of the table as anchor.
 """
 
 import csv
@@ -26,19 +25,19 @@ from tools.training.accuracy import anchor, chosen, given, mean_error, miss, mis
 from tools.training.published import FITTED_TO, TABLES, Table
 
 SHARED = {"fused": 0.5, "half": 2000.0, "fp8": 0.9, "older": 0.9}
-"""Constants that are fitted to dense models of all generations together, and where the search for them begins."""
+"""Constants that are fitted to dense models of all generations together, and the start of their search."""
 EXPERTS = {"narrow": 1000.0, "few": 200.0}
-"""The same for those of models with experts, fitted afterwards, since their runs differ more than anything else."""
+"""The same for models with experts, fitted afterwards, because their runs differ most."""
 PRODUCTS = 0.6
-"""Where it begins for matrix products, of which every generation has its own."""
-STEP = 1e-3  # of the search's derivatives
-HELD = 0.01  # how much a constant is held where the search begins: half as far again counts as a table off by 0.4 %
+"""The start of the search for matrix products, which each generation has for itself."""
+STEP = 1e-3  # relative step of the search's derivatives
+HELD = 0.01  # weight of the starting values: half as far again counts as a table off by 0.4 %
 Fit = Mapping[int, Constants]
 Layouts = Mapping[tuple[str, str], Layout]
 
 
 def fit(tables: Sequence[Table]) -> Fit:
-    """The constants for which the mean square of the steps' logarithmic errors is least, every table counting alike."""
+    """Return the constants with the smallest mean square of the steps' logarithmic errors; tables have equal weights."""
     layouts = {}
     for table in tables:
         for row in table.rows:
@@ -63,7 +62,7 @@ def fit(tables: Sequence[Table]) -> Fit:
 def _least(
     tables: Sequence[Table], constants: Callable[[Sequence[float]], Fit], start: list[float], layouts: Layouts
 ) -> list[float]:
-    """The values of which the constants fit best; positive, and near the start where no table speaks for them."""
+    """Return the positive values that fit best, near the start if no table depends on them."""
     begin = np.log(start)
 
     def residuals(logarithms: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> Any:
@@ -76,7 +75,7 @@ def _least(
 
 
 def generation(table: Table) -> int:
-    """Whose constants its GPUs have."""
+    """Return the generation of a table's GPUs."""
     return machine_of(load(table.system)).constants.generation
 
 
@@ -90,7 +89,7 @@ def _errors(table: Table, known: Constants, layouts: Layouts) -> "np.ndarray[tup
 
 
 def every_anchor(table: Table, known: Constants | None = None) -> list[float]:
-    """Mean errors with each row of a table as its anchor, in order."""
+    """Return the mean errors with each row of a table as its anchor, in order."""
     errors = []
     for place in range(len(table.rows)):
         efficiency = anchor(table, known, place)
@@ -113,9 +112,9 @@ def summary() -> list[str]:
 
 
 def strangers() -> list[str]:
-    """By who ran them, without an anchor: as shipped, and where the fit has seen them, with all of theirs left out.
+    """Return a table by operator, without an anchor: as shipped, and with the operator's runs left out of the fit.
 
-    Not NVIDIA's: without them nothing is left of 8 bits, of experts and of older software.
+    NVIDIA's are not left out: all runs of 8 bits, of experts and of older software are theirs.
     """
     found: dict[str, list[float]] = {}
     operators = {table.operator for table in FITTED_TO} - {"NVIDIA"}
