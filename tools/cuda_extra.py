@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 TIMEOUT = 240.0  # seconds for an answer: without persistence mode, every GPU is started first
-MURMUR = 8.0  # seconds after which the user is told why this takes so long
+MURMUR = 8.0  # seconds after which a line explains the wait
 QUERY = ("--query-gpu=compute_cap", "--format=csv,noheader")
 TRACES = ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/usr/lib/wsl/lib/libcuda.so.1")
 """Paths that exist only with NVIDIA's driver, or in a container or WSL with access to it."""

@@ -27,12 +27,12 @@ PICTURES = {  # by the screen that they follow
 
 STEPS = {
     "cpu-4-ranks-scale": "a step on one, two and four ranks",
-    "cpu-2-ranks-overlap": "every way to overlap, none of which surely gains",
+    "cpu-2-ranks-overlap": "every way to overlap; none certainly gains",
     "cpu-2-ranks-narrow": "narrower wires: their times and their errors",
-    "cpu-2-ranks-jitter-slow": "who comes last where rank 1 computes half as much again",
-    "cpu-2-ranks-jitter": "the same with nobody slowed, where nobody is accused",
-    "cpu-2-ranks-styles": "strategies where rank 1 computes four times as much",
-    "cpu-2-ranks-styles-even": "the same with nobody slowed",
+    "cpu-2-ranks-jitter-slow": "the last rank of each step, with 50 % more work for rank 1",
+    "cpu-2-ranks-jitter": "the same with equal work; no rank is accused",
+    "cpu-2-ranks-styles": "strategies, with four times the work for rank 1",
+    "cpu-2-ranks-styles-even": "the same with equal work",
 }
 """The committed runs of training steps, with a description of each."""
 
@@ -72,9 +72,9 @@ def scaling_page() -> str:
     """Return the text of docs/lesson-scaling.md: the chapters on training steps, and their runs."""
     parts = [
         "# The second lesson: what more ranks bring",
-        "For whoever trains on several GPUs and asks what more of them bring. The [first lesson](lesson.md) takes one "
-        "all-reduce apart. Here ranks compute and add up their gradients, which is a [step](steps.md). These are the "
-        "last chapters of `collbench lesson`. Guess before you open an answer.",
+        "This lesson is about training on more GPUs. The [first lesson](lesson.md) explains one all-reduce. Here "
+        "ranks compute and add up their gradients, which is a [step](steps.md). `collbench lesson` ends with the same "
+        "chapters. Guess before you open an answer.",
     ]
     for number, chapter in enumerate(content().chapters, 1):
         parts += [f"## {number}. {chapter['title']}\n\n{chapter['idea']}", _question(chapter)]
@@ -87,8 +87,8 @@ def scaling_page() -> str:
 def _parts(lesson: Content) -> Iterator[str]:
     yield f"# {lesson.title}"
     yield (
-        "`collbench lesson` writes this page with the numbers of *your* machine, with drawings that move and kernels "
-        "that it breaks on purpose. Here each number is a link to the committed run that it is of."
+        "`collbench lesson` writes this page with the numbers of *your* machine, with animations and with kernels that "
+        "it breaks on purpose. On this page, each number is a link to its committed run."
     )
     yield lesson.intro
     yield f"## One formula\n\n{lesson.formula}"
@@ -165,8 +165,8 @@ def _reason(reason: Part) -> str:
 
 def _broken() -> Iterator[str]:
     yield (
-        "## Break it\n\nThe page tries each of these on your machine, and tells whether the check of a sweep and a "
-        "race detector notice. The memory model of PTX allows the bad end of each:\n"
+        "## Break it\n\n`collbench lesson` tries each change on your machine, and reports whether the check of a sweep and "
+        "a race detector notice it. The memory model of PTX allows each wrong result:\n"
     )
     for experiment in breaks.experiments():
         steps = breaks.witnesses()[experiment["name"]]["steps"]

@@ -1,8 +1,8 @@
 """`make gpu-campaign`: every stage of stages.toml, in order of value, within the time of a lent GPU.
 
 Each stage is a child process with a time limit.  Its log and record are on disk before the next begins, and
-`summary.md` has all outcomes so far.  The same command, given again, continues: first with stages that were never begun
-with these sources, then with those that did not pass, and at last with those that passed.
+`summary.md` has all outcomes so far.  The same command, given again, continues with the stages that were never begun
+with these sources; then it repeats failures, and at last stages that passed.
 
 Exit status: 0 all passed or are not possible here; 1 something failed; 2 no GPU or a wrong setting; 3 nothing failed,
 but stages are left.

@@ -62,7 +62,7 @@ def on_one_device(fragment: Fragment) -> Fragment:
 
 
 def in_one_thread(fragment: Fragment) -> Fragment:
-    """Return the fragment with one thread a block, which does the work of all threads between barriers; for pictures."""
+    """Return the fragment with one thread a block, with the work of all threads between barriers; for pictures."""
     places = dict.fromkeys(thread.partition(":")[0] for thread in fragment.threads)
     threads = []
     for place in places:

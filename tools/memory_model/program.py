@@ -122,7 +122,7 @@ class Program:
 
     @cached_property
     def morally_strong(self) -> Pairs:
-        """Return whether both are in one thread, or strong and in reach, with the same address if both are accesses (8.7)."""
+        """Return whether both are in one thread, or strong and in reach; accesses need the same address (8.7)."""
 
         def related(a: Operation, b: Operation) -> bool:
             if a.memory and b.memory and a.address != b.address:

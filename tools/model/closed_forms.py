@@ -31,7 +31,7 @@ def ring_gather(ranks: int, nbytes: Bytes, alpha: float, beta: float, gamma: flo
 
 
 def recursive_doubling(ranks: int, nbytes: Bytes, alpha: float, beta: float, gamma: float = 0.0) -> Bytes:
-    """Return the time of recursive doubling, an exchange of whole arrays; ranks above a power of two fold in and out."""
+    """Return the time of recursive doubling: exchanges of whole arrays; ranks above a power of two fold in and out."""
     whole = 1 << (ranks.bit_length() - 1)
     fold = 0.0 * nbytes if whole == ranks else 2 * (alpha + nbytes * beta) + nbytes * gamma
     return fold + _rounds(whole) * (alpha + nbytes * beta + nbytes * gamma)

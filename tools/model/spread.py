@@ -59,7 +59,7 @@ def _band(every: Sequence[Errors], name: str, size: int) -> tuple[float, float]:
 
 
 def _quantiles(found: Sequence[Errors], size: int) -> tuple[Floats, int]:
-    """Return quantiles of logarithms, the mean of equal weights for rows and for machines; and the number of machines."""
+    """Return quantiles of logarithms, the mean of equal weights for rows and machines; and the number of machines."""
     logs, machines = _logs(found, size)
     if not machines:
         return np.zeros(2), 0

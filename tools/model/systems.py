@@ -1,8 +1,8 @@
 """The system of each published sweep, as its source describes hardware and launch; never fitted to its numbers.
 
-NVLink rates are those that NCCL's search assumes (20.0, 20.0, 20.6, 40.1 GB/s a link for sm70, sm80, sm90, sm100), and
-so are those of PCIe (12, 24, 48 GB/s for generations 3, 4, 5).  Cards have their line rate.  A machine groups sweeps
-that are left out together.
+Rates of NVLink (20.0, 20.0, 20.6, 40.1 GB/s a link for sm70, sm80, sm90, sm100) and PCIe (12, 24, 48 GB/s for
+generations 3, 4, 5) are those that NCCL's search assumes.  Cards have their line rate.  A machine groups sweeps that
+are left out together.
 """
 
 import json

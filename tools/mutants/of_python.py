@@ -206,7 +206,7 @@ class Trials:
         self._failing = cache(self._find_failing)
 
     def tests_of(self, file: str) -> list[tuple[str, ...]]:
-        """Return sets of tests to run: those that import a file's module, then those of the nearest folder of tests."""
+        """Return two sets of tests: the importers of a file's module, and the nearest folder of tests."""
         module = ".".join(Path(file).with_suffix("").parts).removesuffix(".__init__")
         importers = [path for path, names in self._imports.items() if module in names]
         folder = self.place / "tests" / Path(file).relative_to(PACKAGE).parent

@@ -37,7 +37,7 @@ Layouts = Mapping[tuple[str, str], Layout]
 
 
 def fit(tables: Sequence[Table]) -> Fit:
-    """Return the constants with the smallest mean square of the steps' logarithmic errors; tables have equal weights."""
+    """Return the constants with the smallest mean square of the steps' logarithmic errors, with equal table weights."""
     layouts = {}
     for table in tables:
         for row in table.rows:
