@@ -10,6 +10,6 @@ from tools.pages import PAGES
 def test_every_page_is_as_it_is_written() -> None:
     outdated = []
     for page in (page for page in PAGES if not page.needs):
-        files = (path.relative_to(ROOT) for path in page.outdated())
+        files = [path.relative_to(ROOT) for path, _ in page.outdated()]
         outdated += [f"{file} is outdated: python -m tools.pages {page.name}" for file in files]
     assert not outdated, "\n".join(outdated)

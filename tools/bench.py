@@ -114,7 +114,7 @@ def _harness() -> None:
     """Compare the library's row with a C program's loop over the same buffers in the same ranks, in turns."""
     library, include = own(), Path(sys.prefix, "include")
     if not (include / "mpi.h").exists():
-        _line("mpi at 8 B against a C loop", "not compared: no mpi.h beside this Python", "0.95 to 1.05")
+        _line("mpi at 8 B against a C loop", "not compared: this Python has no mpi.h", "0.95 to 1.05")
         return
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "c_loop.so")
@@ -175,8 +175,7 @@ def _sweep(*options: str) -> dict[tuple[int, str], float]:
 
 
 def _line(what: str, value: str, bound: str) -> None:
-    sys.stdout.write(f"{what:<52} {value:<36} {bound}\n")
-    sys.stdout.flush()
+    print(f"{what:<52} {value:<36} {bound}", flush=True)
 
 
 if __name__ == "__main__":

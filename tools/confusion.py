@@ -53,10 +53,11 @@ def expecting(known: Constants) -> Callable[[System, Sequence[Case], str], list[
     def expect(system: System, cases: Sequence[Case], implementation: str) -> list[Prediction]:
         name = cases[0].collective.name
         times = terms_by(known, system, name).at(np.array([max(1, one.nbytes) for one in cases], float))
-        return [
-            Prediction(one, implementation, seconds, *(edge * seconds for edge in band(system, name, one.nbytes)))
-            for one, seconds in zip(cases, times.tolist(), strict=True)
-        ]
+        predictions = []
+        for one, seconds in zip(cases, times.tolist(), strict=True):
+            low, high = band(system, name, one.nbytes)
+            predictions.append(Prediction(one, implementation, seconds, low * seconds, high * seconds))
+        return predictions
 
     return expect
 
@@ -83,6 +84,11 @@ class Trial:
         """Return the verdict on the curve with all its times multiplied by a factor."""
         sizes = [int(nbytes) for nbytes in self.found.nbytes]
         return judge(sizes, self.found.logs + np.log(by), self.error_model).word
+
+    @property
+    def slow(self) -> list[bool]:
+        """Whether the curve is SLOW with its times multiplied by each of SLOWER."""
+        return [self.word(by) is Word.SLOW for by in SLOWER]
 
     def judged(self, factors: Floats) -> Diagnosis:
         """Return the diagnosis with the times multiplied by one factor for each size."""
@@ -120,7 +126,7 @@ def verdicts(every: Sequence[Trial]) -> list[str]:
     rows = []
     for name, among in CLASSES.items():
         found = [trial for trial in every if among(trial.found.sweep)]
-        slow = [sum(trial.word(by) is Word.SLOW for trial in found) for by in SLOWER]
+        slow = np.sum([trial.slow for trial in found], axis=0).tolist()
         least = np.quantile([least_seen(trial) for trial in found], (0.5, 0.8))
         rows.append([name, *map(str, (len(found), *slow)), *(f"{factor:.2f}x" for factor in least)])
     slower = [f"{by:g}x slower" for by in SLOWER[1:]]
@@ -138,9 +144,10 @@ def causes(every: Sequence[Trial]) -> list[str]:
     for hypothesis in HYPOTHESES:
         found = [trial.judged(factors) for trial in every for factors in _degraded(hypothesis, trial)]
         slow = [diagnosis for diagnosis in found if diagnosis.word is Word.SLOW]
-        counts = [sum(named(hypothesis, diagnosis, among) for diagnosis in slow) for among in (1, 2)]
+        first = sum(named(hypothesis, diagnosis, 1) for diagnosis in slow)
+        among = sum(named(hypothesis, diagnosis, 2) for diagnosis in slow)
         if found:
-            rows.append([hypothesis.name, *map(str, (len(found), len(slow), *counts))])
+            rows.append([hypothesis.name, *map(str, (len(found), len(slow), first, among))])
     return table(("what is wrong", "curves", "called slow", "cause first", "cause among the first two"), rows)
 
 

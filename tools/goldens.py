@@ -124,7 +124,7 @@ def main() -> int:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="goldens-"))).resolve()
         trees = [stack.enter_context(source_tree(commit, scratch)) for commit in (options.base, options.head)]
         every = all_goldens(trees[0], logs)
-        goldens = [golden for golden in every if any(text in golden.name for text in options.only or [""])]
+        goldens = [golden for golden in every if any(map(golden.name.__contains__, options.only or [""]))]
         out = options.out.resolve() if options.out else scratch / "out"
         write_both(trees, goldens, scratch, out, logs, options.jobs)
         return compare(out)
@@ -329,12 +329,13 @@ def compare(out: Path) -> int:
     names = sorted({path.relative_to(out / side) for side in SIDES for path in (out / side).rglob("*.golden")})
     differing = 0
     for name in names:
-        texts = [path.read_text("utf-8") if path.exists() else "" for path in (out / side / name for side in SIDES)]
-        if texts[0] == texts[1]:
+        paths = [out / side / name for side in SIDES]
+        base, head = (path.read_text("utf-8") if path.exists() else "" for path in paths)
+        if base == head:
             continue
         differing += 1
-        labels = (f"{side}/{name}" for side in SIDES)
-        lines = [*difflib.unified_diff(*(text.splitlines() for text in texts), *labels, n=1, lineterm="")]
+        labels = [f"{side}/{name}" for side in SIDES]
+        lines = [*difflib.unified_diff(base.splitlines(), head.splitlines(), *labels, n=1, lineterm="")]
         print("\n".join(lines[:DIFF_LINES]))
         if len(lines) > DIFF_LINES:
             print(f"... and {len(lines) - DIFF_LINES} more lines; --out FOLDER keeps both outputs")

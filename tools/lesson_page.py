@@ -165,8 +165,8 @@ def _reason(reason: Part) -> str:
 
 def _broken() -> Iterator[str]:
     yield (
-        "## Break it\n\n`collbench lesson` tries each change on your machine, and reports whether the check of a sweep and "
-        "a race detector notice it. The memory model of PTX allows each wrong result:\n"
+        "## Break it\n\n`collbench lesson` tries each change on your machine, and reports whether the check of a sweep "
+        "and a race detector notice it. The memory model of PTX allows each wrong result:\n"
     )
     for experiment in breaks.experiments():
         steps = breaks.witnesses()[experiment["name"]]["steps"]
@@ -176,7 +176,8 @@ def _broken() -> Iterator[str]:
 
 
 def _end(lesson: Content) -> str:
-    sources = "\n".join(f"* {where}" for where in dict.fromkeys(where for _, where in lesson.sources))
+    places = dict.fromkeys(where for _, where in lesson.sources)
+    sources = "\n".join(f"* {where}" for where in places)
     return (
         "## Now you\n\n`collbench exercise` has ten puzzles: kernels with a hole, and a judge that names the first "
         "wrong element and catches races.\n\n[Why the kernels are right](kernels.md) · "

@@ -25,17 +25,13 @@ class Page:
     writer: str  # module and function that yields paths and contents; each file is written before the next is made
     needs: str = ""  # the reason to write it only by name: its time, or a program
 
-    def files(self) -> Iterator[tuple[Path, bytes]]:
-        """Yield each file with its new content."""
+    def outdated(self) -> Iterator[tuple[Path, bytes]]:
+        """Yield each file with another content than it has, and this content."""
         module, _, function = self.writer.partition(":")
         for path, content in getattr(import_module(module), function)():
-            yield path, content.encode() if isinstance(content, str) else content
-
-    def outdated(self) -> Iterator[Path]:
-        """Yield the files with another content."""
-        for path, content in self.files():
-            if not path.exists() or path.read_bytes() != content:
-                yield path
+            data = content.encode() if isinstance(content, str) else content
+            if not path.exists() or path.read_bytes() != data:
+                yield path, data
 
 
 PAGES = (
@@ -63,16 +59,12 @@ PAGES = (
 def main(check: bool, names: Sequence[str]) -> None:
     outdated = False
     for page in PAGES:
-        if page.name not in names if names else page.needs:
-            continue
-        for path, content in page.files():
-            if path.exists() and path.read_bytes() == content:
-                continue
-            outdated = True
-            print(f"{path.relative_to(ROOT)}: python -m tools.pages {page.name}" if check else path.relative_to(ROOT))
-            if not check:
-                path.parent.mkdir(exist_ok=True)
-                path.write_bytes(content)
+        if page.name in names if names else not page.needs:
+            for path, content in page.outdated():
+                outdated = True
+                print(f"{path.relative_to(ROOT)}: python -m tools.pages {page.name}")
+                if not check:
+                    path.write_bytes(content)
     sys.exit(check and outdated)
 
 

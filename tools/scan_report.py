@@ -5,10 +5,10 @@ slow members, and false if it names one that is not slow.  It is missed if it is
 fault.
 """
 
-import argparse
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
+import click
 import numpy as np
 
 from collbench.analysis.judgement import Word
@@ -19,6 +19,7 @@ from collbench.commands.scan.rows import MemberLevel, Members, Round, Scan
 from collbench.datatypes import DATATYPES, NONE
 from tools.scan_worlds import FAULTS, LIMIT, MOST, NOISES, SIZES, TABLE, Answer, Floats, World, drawn
 
+SEEDS, SEEDS_HEALTHY, SEEDS_FAULT = 20, 300, 60  # of a row of the table; of a noise without and with a fault
 HEAD = "| scans | exact | false | missed | OK, not in sight | UNKNOWN | rounds | sight |\n|" + "---|" * 9
 
 
@@ -81,22 +82,22 @@ def cells(outcomes: list[Floats]) -> str:
     return f"{len(outcomes)} | {shares} | {np.median(rounds):.0f} | {np.median(sight):.2f} |"
 
 
-def table(pool: ProcessPoolExecutor, only: str, seeds: int) -> None:
+def table(pool: ProcessPoolExecutor, only: str) -> None:
     """Print the number of right answers for each row of the table."""
     print("| cluster | right is | scan |\n|---|---|---|")
     for name, row in TABLE.items():
         if only in name:
-            right = sum(pool.map(partial(of_table, name), range(seeds)))
-            print(f"| {name} | {row.right} | {right} of {seeds} |", flush=True)
+            right = sum(pool.map(partial(of_table, name), range(SEEDS)))
+            print(f"| {name} | {row.right} | {right} of {SEEDS} |", flush=True)
 
 
-def noises(pool: ProcessPoolExecutor, only: str, healthy: int, faulty: int) -> None:
+def noises(pool: ProcessPoolExecutor, only: str) -> None:
     """Print the accuracy by noise and fault, and by fault."""
     print(f"\n| fault; noise {HEAD}")
     pooled: dict[str, list[Floats]] = {}
     for fault, noise in ((fault, noise) for fault in FAULTS for noise in NOISES):
         if only in (name := f"{fault}; {noise}"):
-            seeds = range(healthy if fault == "healthy" else faulty)
+            seeds = range(SEEDS_HEALTHY if fault == "healthy" else SEEDS_FAULT)
             outcomes = list(pool.map(partial(of_noise, noise, fault), seeds, chunksize=4))
             pooled.setdefault(fault, []).extend(outcomes)
             print(f"| {name} | {cells(outcomes)}", flush=True)
@@ -105,16 +106,12 @@ def noises(pool: ProcessPoolExecutor, only: str, healthy: int, faulty: int) -> N
         print(f"| {fault} | {cells(outcomes)}", flush=True)
 
 
-def main() -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name, usual in ("seeds", 20), ("seeds-healthy", 300), ("seeds-faults", 60), ("jobs", None):
-        parser.add_argument(f"--{name}", type=int, default=usual)
-    parser.add_argument("--only", default="", metavar="WORD", help="rows whose names have this word")
-    options = parser.parse_args()
-    with ProcessPoolExecutor(options.jobs) as pool:
-        table(pool, options.only, options.seeds)
-        noises(pool, options.only, options.seeds_healthy, options.seeds_faults)
+@click.command(help=(__doc__ or "").partition("\n")[0])
+@click.option("--only", default="", metavar="WORD", help="Only the rows with this word in their names.")
+def main(only: str) -> None:
+    with ProcessPoolExecutor() as pool:
+        table(pool, only)
+        noises(pool, only)
 
 
 if __name__ == "__main__":

@@ -53,8 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for number, done in enumerate(as_completed([pool.submit(carry_out, work) for work in works]), 1):
             failures += filter(None, [done.result()])
             if number % 25 == 0:
-                sys.stdout.write(f"  {number} of {len(works)} after {time.monotonic() - start:.0f} s\n")
-                sys.stdout.flush()
+                print(f"  {number} of {len(works)} after {time.monotonic() - start:.0f} s", flush=True)
     said.key(f"{len(works)} sets of kernels by {processes} processes in {time.monotonic() - start:.0f} s{_kept()}")
     return said.wrong(failures[0]) if failures else said.GOOD
 

@@ -71,7 +71,10 @@ class Compiled:
     @property
     def resources(self) -> dict[str, Resources]:
         """The resources of each kernel, from the assembler's log."""
-        return {name: Resources(*(int(number or 0) for number in rest)) for name, *rest in _RESOURCES.findall(self.log)}
+        found = {}
+        for name, *numbers in _RESOURCES.findall(self.log):
+            found[name] = Resources(*(int(number or 0) for number in numbers))
+        return found
 
 
 @cache

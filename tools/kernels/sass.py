@@ -137,10 +137,11 @@ def _kernels(binary: bytes) -> dict[str, bytes]:
 
 def memory_instructions(compiled: Compiled) -> dict[str, tuple[str, ...]]:
     """Return the memory instructions of each kernel in the order of the code, with the barriers of a block."""
-    return {
-        name: tuple(BARRIER if word.startswith(BARRIER) else word for word, _ in code if _MEMORY.match(word))
-        for name, code in listing(compiled).items()
-    }
+    found = {}
+    for name, code in listing(compiled).items():
+        words = (word for word, _ in code if _MEMORY.match(word))
+        found[name] = tuple(BARRIER if word.startswith(BARRIER) else word for word in words)
+    return found
 
 
 def loads_in_flight(code: tuple[tuple[str, str], ...], word: str) -> int:

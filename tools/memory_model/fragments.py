@@ -78,7 +78,7 @@ FRAGMENTS = [_fragment(record) for record in _RECORDS["fragment"]]
 FRAGMENTS += [
     on_one_device(fragment)
     for fragment in FRAGMENTS
-    if not any("multimem" in thread for thread in fragment.threads)  # adds between devices
+    if "multimem" not in "".join(fragment.threads)  # adds between devices
 ]
 WEAKENINGS = [_weakening(record) for record in _RECORDS["weakening"]]
 WEAKENINGS += [

@@ -23,8 +23,9 @@ def published(file: str = "litmus.txt") -> Iterator[Litmus]:
         name, *threads, last = paragraph.strip().splitlines()
         initially: dict[str, int] = {}
         if threads[0].startswith("initially: "):
-            settings = threads.pop(0).removeprefix("initially: ").split(", ")
-            initially = {location: int(value) for location, value in (each.split(" = ") for each in settings)}
+            for setting in threads.pop(0).removeprefix("initially: ").split(", "):
+                location, value = setting.split(" = ")
+                initially[location] = int(value)
         verdict, _, outcome = last.partition(": ")
         if verdict not in ("allowed", "forbidden"):
             raise ValueError(f"{name}: neither allowed nor forbidden: {last}")

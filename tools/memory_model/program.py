@@ -152,7 +152,8 @@ class Program:
     @cached_property
     def acquires(self) -> Pairs:
         """Acquire patterns: the observing read, and their last operation (8.8)."""
-        return {(read, end) for end, read in self._patterns("read", ACQUIRES, {(b, a) for a, b in self.po})}
+        reverse = {(b, a) for a, b in self.po}
+        return {(read, end) for end, read in self._patterns("read", ACQUIRES, reverse)}
 
     def _patterns(self, kind: str, orders: set[str], ordered: Pairs) -> Iterator[tuple[int, int]]:
         """Return the ends of an order: the operation, or a strong access beyond it; a reduction is its own read."""

@@ -31,7 +31,10 @@ class Execution:
     @cached_property
     def observation(self) -> Pairs:
         """Pairs of a write and a morally strong read of all of it, perhaps through atomic operations (8.9.2)."""
-        whole = {(w, r) for w, r in self.reads_from if all(x == w for (read, _), x in self.rf.items() if read == r)}
+        sources = defaultdict(set)
+        for (read, _), write in self.rf.items():
+            sources[read].add(write)
+        whole = {(write, read) for write, read in self.reads_from if sources[read] == {write}}
         chains = closure((whole & self.program.morally_strong) | self.program.atoms)
         return {(a, b) for a, b in chains if self.ops[a].kind == "write" and self.ops[b].kind == "read"}
 
@@ -102,7 +105,7 @@ def _sc_per_location(x: Execution, co: Pairs) -> bool:
 
     def closes(path: list[int]) -> bool:
         ahead = reached[path[-1]]
-        steps = (op for op in ahead if op not in path and all((op, other) in strong for other in path))
+        steps = (op for op in ahead if op not in path and strong.issuperset(product([op], path)))
         return path[0] in ahead or any(closes([*path, op]) for op in steps)
 
     return not any(closes([op.number]) for op in x.ops)
@@ -181,7 +184,10 @@ def witness(
 def _allowed(execution: Execution, last: Pairs) -> Pairs | None:
     """Return the first coherence order that fulfils all axioms."""
     found = execution.coherence_orders(last)
-    return next((co for co in found if all(axiom(execution, co) for axiom in AXIOMS.values())), None)
+    for co in found:
+        if all(axiom(execution, co) for axiom in AXIOMS.values()):
+            return co
+    return None
 
 
 def values(program: Program, rf: Choice) -> dict[Slot, int] | None:

@@ -185,6 +185,9 @@ def left_out(
 ) -> dict[str, Constants]:
     """Return, for each group of sweeps, the constants of the other groups, fitted from those of all groups."""
     groups = sorted({group(sweep) for sweep in sweeps})
-    tasks = [([sweep for sweep in sweeps if group(sweep) != name], every, rounds) for name in groups]
     with ProcessPoolExecutor() as pool:
-        return dict(zip(groups, pool.map(fitted, *zip(*tasks, strict=True)), strict=True))
+        tasks = {}
+        for name in groups:
+            others = [sweep for sweep in sweeps if group(sweep) != name]
+            tasks[name] = pool.submit(fitted, others, every, rounds)
+        return {name: task.result() for name, task in tasks.items()}

@@ -50,10 +50,11 @@ def held_out() -> dict[str, Constants]:
 
 def tables(without: dict[str, Constants], sweeps: Sequence[Published]) -> dict[str, list[Errors]]:
     """Return the errors on every machine, with constants without its operator, by the sizes measured before."""
-    return {
-        name: [errors(sweep, without[sweep.operator], choose(sweep)) for sweep in sweeps if len(sweep.rows) >= rows]
-        for name, (choose, rows) in MEASURED.items()
-    }
+    found = {}
+    for name, (choose, rows) in MEASURED.items():
+        long = [sweep for sweep in sweeps if len(sweep.rows) >= rows]
+        found[name] = [errors(sweep, without[sweep.operator], choose(sweep)) for sweep in long]
+    return found
 
 
 def together(found: Sequence[Errors], part: Part) -> Floats:
@@ -124,7 +125,7 @@ def _bands(found: dict[str, list[Errors]]) -> Iterator[str]:
         ("calibrated_levels", levels(found["five sizes"])),
     ):
         yield from ("", f"[{name}]")
-        yield from (f"{json.dumps(kind)} = {[list(pair) for pair in sizes]!r}" for kind, sizes in by_kind.items())
+        yield from (f"{json.dumps(kind)} = {[*map(list, sizes)]!r}" for kind, sizes in by_kind.items())
     yield from ("", "[sight_factors]")
     yield from (f"{name} = {times}" for name, times in sight_factors(found["nothing"]).items())
 

@@ -5,7 +5,7 @@ The constants are fitted without the machine.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -46,7 +46,12 @@ FAMILIES = {
 
 def bands(every: Sequence[Errors]) -> Table:
     """Return, by kind and size, the factors that bound measured over predicted times."""
-    return {name: [_band(every, name, size) for size in range(3)] for name in BANDS}
+    return _by_size(lambda name, size: _band(every, name, size))
+
+
+def _by_size(value: Callable[[str, int], tuple[float, float]]) -> Table:
+    """Return a pair of values for each kind and each of the three sizes."""
+    return {name: [value(name, 0), value(name, 1), value(name, 2)] for name in BANDS}
 
 
 def _band(every: Sequence[Errors], name: str, size: int) -> tuple[float, float]:
@@ -112,7 +117,7 @@ MOST = 0.1
 
 def levels(every: Sequence[Errors]) -> Table:
     """Return median errors and their spread between machines, as logarithms, by kind and size; sizes are averaged."""
-    return {name: [_level(every, name, size) for size in range(3)] for name in BANDS}
+    return _by_size(lambda name, size: _level(every, name, size))
 
 
 def _level(every: Sequence[Errors], name: str, size: int) -> tuple[float, float]:
@@ -149,8 +154,8 @@ def sight_factors(every: Sequence[Errors]) -> dict[str, list[float]]:
         large = one.regimes == 2
         if np.sum(large) >= FEWEST:
             curves.append(slower - smoothed(one.logs + slower * large)[large].mean())
-    sizes = [np.concatenate([-one.logs[one.regimes == place] for one in every]) for place in range(3)]
-    return {"curve": [_seen(np.array(curves))], "sizes": [_seen(logs) for logs in sizes]}
+    logs, regimes = -np.concatenate([one.logs for one in every]), np.concatenate([one.regimes for one in every])
+    return {"curve": [_seen(np.array(curves))], "sizes": [_seen(logs[regimes == size]) for size in range(3)]}
 
 
 def _seen(logs: Floats) -> float:

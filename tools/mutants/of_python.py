@@ -215,8 +215,10 @@ class Trials:
         nearest = [path for path in self._imports if path.is_relative_to(folder) and path not in importers]
         if folder == self.place / "tests":
             nearest = [path for path in nearest if path.parent == folder]
-        sets = (tuple(str(path.relative_to(self.place)) for path in paths) for paths in (importers, nearest))
-        return [paths for paths in sets if paths]
+        found = []
+        for paths in filter(None, (importers, nearest)):
+            found.append(tuple(str(path.relative_to(self.place)) for path in paths))
+        return found
 
     def killed(self, fault: Fault) -> bool:
         """Write a fault into the copy, and return whether a test fails that passes without it."""

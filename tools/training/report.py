@@ -118,7 +118,9 @@ def strangers() -> list[str]:
     """
     found: dict[str, list[float]] = {}
     operators = {table.operator for table in FITTED_TO} - {"NVIDIA"}
-    without = {name: fit([table for table in FITTED_TO if table.operator != name]) for name in operators}
+    without = {}
+    for name in operators:
+        without[name] = fit([table for table in FITTED_TO if table.operator != name])
     for table in TABLES:
         seen = "in the fit" if table in FITTED_TO else "not in the fit"
         found.setdefault(f"{table.operator}, {seen}", []).extend(one.relative for one in misses(table))
