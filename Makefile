@@ -1,16 +1,16 @@
-# Two commands are all a user needs: `make sweep` and `make test`.  Both set everything up by themselves.
-# The first line of a comment with two signs is its target's line in `make help`.
+# Users need `make sweep` and `make test`, which install everything themselves.
+# A comment that begins with ## is the line of its target in `make help`.
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 GPU_PYTHON ?= python3
 CHECKOUT := PYTHONPATH="$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}"
-# With an NVIDIA driver on the machine, CuPy and NCCL for its CUDA are installed too.  The driver is asked at most once,
-# and only by what installs; `make EXTRA=cuda12` asks nobody, and installs although something is installed already.
+# With an NVIDIA driver, CuPy and NCCL for its CUDA are installed, too.  Only targets that install ask the driver, at most
+# once.  `make EXTRA=cuda12` does not ask, and installs again.
 EXTRA = $(eval EXTRA := $(shell $(PYTHON) -I tools/cuda_extra.py))$(EXTRA)
 OTHER_CUPY = $(if $(filter cuda13,$(EXTRA)),cupy-cuda12x,cupy-cuda13x)
 ARGS ?=
-# Where `make install` puts an environment of its own, and links to its commands: those of pyproject.toml.
+# `make install` puts an environment, and links to the commands of pyproject.toml, below this folder.
 PREFIX ?= $(HOME)/.local
 ROOTED = $(if $(filter /%,$(PREFIX)),$(PREFIX),$(CURDIR)/$(PREFIX))
 HOUSE = $(ROOTED)/share/collbench
@@ -25,14 +25,14 @@ help:
 	@awk -F: '/^## / { line = substr($$0, 4) } /^[a-z-]+:/ && line { printf "  %-13s %s\n", $$1, line; line = "" }' Makefile
 	@echo 'ARGS="..." adds options to what a target runs, as in: make sweep ARGS="--op alltoall"'
 
-## Measures an all-reduce on all GPUs, or without any on two CPU cores; as does `make` alone.
+## Measures an all-reduce on all GPUs, or without a GPU on two CPU cores; the default target.
 sweep: $(VENV)/.run compiler
 	$(RUN)/collbench sweep --op allreduce $(ARGS)
 
-## Runs the linters, the type checker and the tests, some minutes.
+## Runs the linters, the type checker and the tests: some minutes.
 test: $(VENV)/.dev compiler lint types unit
 
-## Runs every command of the README as printed and in its order, in a fresh copy: five minutes.
+## Runs every command of the README in order, in a fresh copy: five minutes.
 hour:
 	@$(NEW_ENOUGH)
 	@$(PYTHON) -m tools.hour
@@ -49,12 +49,12 @@ install: ours
 	echo "collbench: $(ROOTED)/bin is not on the PATH; fix: export PATH=\"$(ROOTED)/bin:\$$PATH\"" >&2 ;; esac
 	@$(MAKE) --no-print-directory compiler RUN="$(HOUSE)/bin"
 
-## Removes what `make install` made, there or in PREFIX=FOLDER.
+## Removes the files of `make install`, from ~/.local or PREFIX=FOLDER.
 uninstall: ours
 	rm -rf "$(HOUSE)"
 	@for name in $(SCRIPTS); do rm -f "$(ROOTED)/bin/$$name" || exit; done
 
-# Nothing that somebody else put there is overwritten or removed.
+# Files from elsewhere are neither overwritten nor removed.
 ours:
 	@if [ -e "$(HOUSE)" ] && [ ! -e "$(HOUSE)/pyvenv.cfg" ]; then \
 	echo "collbench: error: $(HOUSE) was not made by make install; fix: make $(MAKECMDGOALS) PREFIX=..." >&2; exit 2; fi
@@ -68,7 +68,7 @@ wheel: $(VENV)/bin/python
 	@rm -f dist/collbench-*
 	$(RUN)/python -m hatchling build -d dist
 
-## Builds them, installs them with each Python of PYTHONS="python3.11 python3.14", and tries them.
+## Builds wheel and sdist, and installs and tests them with PYTHONS="python3.11 python3.14".
 outside: wheel
 	@for python in $(PYTHONS); do $$python tools/outside.py dist/collbench-* || exit; done
 
@@ -82,20 +82,20 @@ types: $(VENV)/.dev
 	$(RUN)/mypy
 
 ## Runs the tests alone.
-# Three workers for two cores: there is always one that waits for a child.
+# Three workers for two cores: one usually waits for a child process.
 unit: $(VENV)/.dev
 	$(RUN)/pytest -n 3 --dist worksteal -m "not full and not machine and not deploy" $(ARGS)
 
 ## Runs the tests that `make test` leaves out.
-# These are whole matrices, races, memory model, browser, documentation, wheels; then, one at a time,
-# the tests that depend on this machine's scheduler.
+# First whole matrices, races, the memory model, the browser, documentation and wheels; then, one at a time, the tests that
+# depend on the scheduler of the machine.
 test-all: $(VENV)/.dev compiler
 	$(RUN)/pytest -n 3 --dist worksteal -m full $(ARGS)
 	$(RUN)/pytest -m "machine and not full" $(ARGS)
 
 ## Tests the files in deploy/: two minutes.
-# They are built, held against the schemas and linters of others, and carried out where no cluster is needed; promtool,
-# which no wheel has, is Debian's `prometheus`.
+# The files are built, checked by schemas and linters, and carried out if they need no cluster.  promtool comes with
+# Debian's `prometheus`, since no wheel has it.
 test-deploy: $(VENV)/.deploy compiler
 	$(RUN)/pytest -n 2 --dist loadfile -m deploy tests/deploy $(ARGS)
 
@@ -103,11 +103,11 @@ test-deploy: $(VENV)/.deploy compiler
 faults: $(VENV)/.dev compiler
 	$(RUN)/python -m tools.faults $(ARGS)
 
-## Imports ten thousand broken logs; each must give rows or one line that says why not: minutes.
+## Imports ten thousand broken logs; each must give rows or one line with the reason: minutes.
 fuzz: $(VENV)/.dev
-	$(RUN)/python -m tools.fuzz
+	FUZZ=10000 $(RUN)/pytest --timeout 1800 -k broken_file --hypothesis-show-statistics tests/commands/formats/test_reading.py
 
-## Puts some hundred faults into copies of the kernels; the commands must notice each: minutes.
+## Tries some hundred faults in copies of the kernels; the commands must notice each: minutes.
 mutants: $(VENV)/.dev compiler
 	$(RUN)/python -m tools.mutants $(ARGS)
 
@@ -115,31 +115,30 @@ mutants: $(VENV)/.dev compiler
 bench: $(VENV)/.dev compiler
 	$(RUN)/python tools/bench.py
 
-## Measures the committed CPU runs anew and rewrites the lessons: 15 minutes, on a quiet machine.
-# It says which constants follow.  MPI=mpich,openmpi,FOLDER names the libraries to compare (docs/measuring.md).
+## Measures the committed CPU runs anew and writes the lessons: 15 minutes, on a quiet machine.
+# It prints the constants that follow.  MPI=mpich,openmpi,FOLDER names the libraries to compare (docs/measuring.md).
 results: $(VENV)/.dev compiler
 	$(CHECKOUT) $(RUN)/python -m tools.remeasure --mpi $(or $(MPI),mpich)
 
 ## Draws docs/gallery from the committed runs: a minute.
 gallery: $(VENV)/.dev
-	$(CHECKOUT) $(RUN)/python -m tools.gallery
+	$(CHECKOUT) $(RUN)/python -m tools.pages gallery
 
 ## Fits the model's constants and writes the tables of docs/model.md and docs/analysis.md: minutes.
-# Every machine is left out once.
+# The errors are those on operators and machines that the fit leaves out.
 model-report: $(VENV)/.dev
-	$(RUN)/python -m tools.model.report
-	$(RUN)/python -m tools.confusion
+	$(CHECKOUT) $(RUN)/python -m tools.pages model verdicts
 
 ## Fits the planner's constants, writes docs/training-runs.csv and docs/training.md's tables: minutes.
 train-report: $(VENV)/.dev
-	$(CHECKOUT) $(RUN)/python -m tools.training.report
+	$(CHECKOUT) $(RUN)/python -m tools.pages training
 
-## Judges scans of made-up clusters: 20 minutes.
+## Tests scans on simulated clusters: 20 minutes.
 scan-report: $(VENV)/.dev
 	$(RUN)/python -m tools.scan_report
 
 ## Runs the tests on this machine's GPU.
-# On a machine with a GPU these use whatever python has CuPy there (GPU_PYTHON), from the plain checkout.
+# The targets for a GPU run in the checkout, without an installation, with a Python that has CuPy (GPU_PYTHON).
 test-gpu: cupy
 	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.campaign --stage tests --budget 7200
 
@@ -147,9 +146,9 @@ test-gpu: cupy
 bench-gpu: cupy
 	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.bench
 
-## Runs what a GPU lent for BUDGET=720 seconds is to show, the most valuable first.
-# The same command again does what is left.  STAGE=name[,name] (tools/gpu/stages.py has them), CAMPAIGN=FOLDER for the
-# results (CONTRIBUTING.md).
+## Runs all checks and measurements on a GPU within BUDGET=720 seconds, the most valuable first.
+# The same command again does the rest.  STAGE=name[,name] selects stages of tools/gpu/stages.toml, CAMPAIGN=FOLDER is for
+# the results (CONTRIBUTING.md).
 gpu-campaign: cupy
 	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.campaign
 
@@ -173,7 +172,7 @@ ifeq ($(origin EXTRA),command line)
 .PHONY: $(VENV)/.run $(VENV)/.dev
 endif
 
-# Two CuPys side by side break each other, and a change of driver may change which one it is.
+# Two CuPys in one environment break each other, and another driver may need the other one.
 $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
 	@$(if $(EXTRA),$(RUN)/pip uninstall --quiet --quiet --yes $(OTHER_CUPY))
 	$(RUN)/pip install --quiet --disable-pip-version-check --editable '.$(if $(EXTRA),[$(EXTRA)])'

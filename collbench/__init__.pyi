@@ -1,4 +1,4 @@
-# Written by `python -m tools.stubs` from the records of the commands.
+# Written by `python -m tools.pages stubs` from the records of the commands.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # every module imports the package, so type checkers are to come to these last

@@ -15,7 +15,6 @@ import pytest
 import collbench
 from collbench.cli.group import group
 from tests.conftest import ROOT
-from tools import file_map
 from tools.shown import LOG, LOG_NAME, RUN, Shown, shown, with_own
 
 README, INDEX = ROOT / "README.md", ROOT / "docs" / "README.md"
@@ -99,10 +98,6 @@ def test_every_path_in_a_page_exists() -> None:
             known = path.partition("NAME")[0]
             there = any((folder / known).exists() for folder in (ROOT, page.parent))
             assert there or known.startswith("results/runs"), f"{page.name}: {path}"
-
-
-def test_the_file_map_is_of_this_package() -> None:
-    assert file_map.PAGE.read_text() == file_map.page(), "python -m tools.file_map"
 
 
 def test_a_command_in_a_sentence_has_options_that_exist() -> None:

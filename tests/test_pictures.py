@@ -25,5 +25,5 @@ def test_the_readme_shows_every_picture_and_each_is_small() -> None:
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_picture_shows_the_words_that_its_command_says_now(name: str, browser: webdriver.Chrome) -> None:
     assert words_of((FOLDER / name).read_bytes()) == words_of(drawn(browser, PICTURES[name]())), (
-        "python -m tools.pictures"
+        "python -m tools.pages pictures"
     )

@@ -1,4 +1,4 @@
-"""Programs for the people who build collbench, run by hand and nightly; tools/README.md lists them."""
+"""Programs for developers of collbench; tools/README.md lists them."""
 
 import importlib.util
 import os
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 def output_of(
     words: Sequence[str], folder: Path | str, tree: Path = ROOT, statuses: Collection[int] = (0,), **variables: str
 ) -> str:
-    """Return what `collbench ...` of a source tree prints in a folder; SystemExit where it ends with another status."""
+    """Return the output of `collbench ...` of a source tree in a folder; SystemExit if it ends with another status."""
     kept = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     environment = kept | {"PYTHONPATH": str(tree)} | variables
     command = [sys.executable, "-P", "-m", "collbench", *words]
@@ -24,17 +24,41 @@ def output_of(
     return done.stdout
 
 
-def write_block(page: Path, name: str, lines: Iterable[str]) -> None:
-    """Write lines between the marks of that name; AssertionError if a page has no such marks."""
-    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-    body = begin + "".join(f"{line}\n" for line in lines) + end
-    text, count = re.subn(f"{begin}.*?{end}", lambda _: body, page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert count == 1, f"{page} has no marks of {name}"
-    page.write_text(text, encoding="utf-8")
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table."""
+    return [_row(heads), "|---" * len(heads) + "|", *map(_row, rows)]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def block(page: str, name: str, lines: Iterable[str]) -> tuple[Path, str]:
+    """Return a page's path, and its text with these lines between the marks of that name.
+
+    AssertionError if the page does not have these marks once.
+    """
+    path = ROOT / page
+    marks = rf"(<!-- {name} -->\n).*?(<!-- end(?: of {name})? -->)"
+    body = "".join(f"{line}\n" for line in lines)
+    text, count = re.subn(marks, lambda match: match[1] + body + match[2], path.read_text("utf-8"), flags=re.DOTALL)
+    assert count == 1, f"{path} has no marks of {name}"
+    return path, text
+
+
+def table_in(page: str, lines: Sequence[str]) -> tuple[Path, str]:
+    """Return a page's path, and its text with these lines in place of the table that has the same heads.
+
+    AssertionError if the page does not have such a table once.
+    """
+    path, new = ROOT / page, "".join(f"{line}\n" for line in lines)
+    text, count = re.subn(re.escape(lines[0]) + r"\n(\|.*\n)+", lambda _: new, path.read_text("utf-8"))
+    assert count == 1, f"{path} has no table with the heads {lines[0]}"
+    return path, text
 
 
 def in_nvidia_wheels(pattern: str) -> list[Path]:
-    """Return the files of the installed wheels of NVIDIA that fit, such as `*/include/cuda.h`."""
+    """Return the files in the installed wheels of NVIDIA that match a pattern, such as `*/include/cuda.h`."""
     spec = importlib.util.find_spec("nvidia")
     folders = [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []
     return [path for folder in folders for path in sorted(folder.glob(pattern))]

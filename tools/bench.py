@@ -1,4 +1,4 @@
-"""`make bench`: the project's speed targets as ratios, each measured side by side in one run.
+"""`make bench`: the project's speed targets as ratios, each measured in one interleaved run.
 
 These are benchmarks, not tests: machines are noisy, so they print and never fail.
 """
@@ -83,7 +83,7 @@ ways = {{"bare": bare, "steps": measured}}
 
 
 def main() -> None:
-    """Print every target with what was measured."""
+    """Print every target with its measured value."""
     _startup()
     _harness()
     _steps()
@@ -111,10 +111,10 @@ def _startup() -> None:
 
 
 def _harness() -> None:
-    """The same library from a C program's loop, over the same buffers, in the same ranks by turns."""
+    """Compare the library's row with a C program's loop over the same buffers in the same ranks, in turns."""
     library, include = own(), Path(sys.prefix, "include")
     if not (include / "mpi.h").exists():
-        _line("mpi at 8 B against a C loop", "not compared: no mpi.h beside this Python", "0.95 to 1.05")
+        _line("mpi at 8 B against a C loop", "not compared: this Python has no mpi.h", "0.95 to 1.05")
         return
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "c_loop.so")
@@ -128,7 +128,7 @@ def _harness() -> None:
 
 
 def _steps() -> None:
-    """Steps as they are measured, and the same in a bare loop, in the same ranks by turns."""
+    """Compare measured steps with a bare loop in the same ranks, in turns."""
     for products, size in ((2, 64), (20, 256)):
         script = [sys.executable, "-c", STEPS, str(products), str(size)]
         done = subprocess.run([*own().command(2), *script], capture_output=True, text=True, check=True)
@@ -138,7 +138,7 @@ def _steps() -> None:
 
 
 def _rings() -> None:
-    """The library's time over each rung's, all in one interleaved sweep."""
+    """Compare the library with each rung, in one interleaved sweep."""
     times = _sweep("--ranks", "2", "-b", "4", "-f", "4", "-e", "64M", "--budget", "2")
     rungs = sorted({name for _, name in times} - {"mpi"})
     for size in sorted({size for size, _ in times}):
@@ -161,7 +161,7 @@ def _oversubscribed() -> None:
 
 
 def _sweep(*options: str) -> dict[tuple[int, str], float]:
-    """Medians by size and implementation."""
+    """Return medians by size and implementation."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder, "run")
         command = ["sweep", "--on", "cpu", "--no-plot", "--out", str(place), *options]
@@ -175,8 +175,7 @@ def _sweep(*options: str) -> dict[tuple[int, str], float]:
 
 
 def _line(what: str, value: str, bound: str) -> None:
-    sys.stdout.write(f"{what:<52} {value:<36} {bound}\n")
-    sys.stdout.flush()
+    print(f"{what:<52} {value:<36} {bound}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,14 @@
-"""Asks the memory model about the changes of the lesson's chapter "Break it", and writes what it says.
+"""Executions of the lesson's broken kernels: collbench/commands/lesson/assets/breaks.json.
 
-    python -m tools.breaks
-
-The file is collbench/commands/lesson/assets/breaks.json: of each change an execution that goes wrong, which the model
-allows with the change and never without it, in the words of breaks.toml.  A test holds the file against what this
-writes.
+For each change of the chapter "Break it", the memory model finds an execution with a wrong result.  The model allows
+the execution with the change and forbids it without the change.  The file describes it in the words of breaks.toml.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,29 +20,32 @@ from tools.memory_model.fragments import FRAGMENTS, WEAKENINGS, Fragment, in_one
 from tools.memory_model.program import ACQUIRES, RELEASES, Operation
 from tools.memory_model.ptx import Witness, reachable, witness
 
-_WANTED = re.compile(r"(\w+) != (\d+)")  # in the outcome of a fragment: a register, and the value that is right
+_WANTED = re.compile(r"(\w+) != (\d+)")  # in the outcome of a fragment: a register, and its right value
 _SENTENCES = TEXTS["says"]
-_COMPARISON = re.compile(r" [=>]= \d+$")  # what this project's notation adds to PTX
+_COMPARISON = re.compile(r" [=>]= \d+$")  # an addition of this project's notation to PTX
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is asked of the model."""
+    """A question to the memory model."""
 
     name: str
     variant: str  # a weakening of a fragment
-    wrong: str  # what it allows, in words
+    wrong: str  # the wrong result, in words
     places: Mapping[str, str]  # names of the memory, in words
-    outcome: str = ""  # of the fragment's wrong outcomes those that are to be shown; "" for any
+    outcome: str = ""  # one wrong outcome of the fragment, to be shown; "" for any
 
     @staticmethod
     def all() -> tuple["Experiment", ...]:
-        """In the order of the chapter."""
+        """Return the experiments in the order of the chapter."""
         return msgspec.convert(TEXTS["break"], tuple[Experiment, ...])
 
 
 def explained(experiment: Experiment) -> Litmus:
-    """An execution that goes wrong; ValueError if the protocol goes wrong as it is, or not when changed."""
+    """Return an execution that goes wrong.
+
+    ValueError if the protocol goes wrong without the change, or not with it.
+    """
     weakening = next(each for each in WEAKENINGS if each.name == experiment.variant)
     whole = next(each for each in FRAGMENTS if each.name == weakening.fragment)
     weak = in_one_thread(weakening.of(whole))
@@ -59,7 +60,7 @@ def explained(experiment: Experiment) -> Litmus:
 
 
 def _litmus(fragment: Fragment, found: Witness, experiment: Experiment) -> Litmus:
-    """The program and the execution in words."""
+    """Return the program and the execution in words."""
     wanted = {name: int(value) for name, value in _WANTED.findall(fragment.outcome)}
     said = _Words(found, experiment.places, wanted)
     ops = [op for op in found.execution.ops if op.thread >= 0]
@@ -74,7 +75,7 @@ def _litmus(fragment: Fragment, found: Witness, experiment: Experiment) -> Litmu
 
 
 class _Words:
-    """What operations do, in the words of breaks.toml."""
+    """Describes operations in the words of breaks.toml."""
 
     def __init__(self, found: Witness, places: Mapping[str, str], wanted: Mapping[str, int]) -> None:
         self._found, self._places, self._wanted = found, places, wanted
@@ -87,7 +88,7 @@ class _Words:
         return _SENTENCES["litmus"]["instruction"].format(words=words, code=_COMPARISON.sub("", code))
 
     def step(self, op: Operation, earlier: list[int]) -> Mapping[str, Any]:
-        """What becomes visible, in words; `earlier`: operations that came before it."""
+        """Describe how an operation becomes visible; `earlier` are the operations before it."""
         facts, template = self._facts(op), _SENTENCES["step"][_kind(op)]
         wanted = self._wanted.get(op.operands[0]) if op.kind == "read" else None
         wrong = wanted not in (None, self._found.values[op.number, 0])
@@ -110,7 +111,7 @@ def _sentence(words: str) -> str:
 
 
 def _kind(op: Operation) -> str:
-    """Which template fits: flags are what is accessed with an order, unless data comes with it."""
+    """Return the name of the template for an operation: an ordered access without data is a flag's."""
     packet = "-packet" if len(op.operands) > 1 else ""
     if op.kind == "read":
         return ("wait" if op.until else "read") + packet
@@ -118,10 +119,10 @@ def _kind(op: Operation) -> str:
 
 
 def in_order(found: Witness) -> list[int]:
-    """The accesses in an order that explains the execution: writes become visible before they are read.
+    """Return the accesses in an order that explains the execution.
 
-    And a read comes before the writes that it missed.  Of such orders one that leaves the order of the program least,
-    and never where an acquire or a release forbids it.
+    A write becomes visible before it is read, and a read comes before the writes that it missed.  Of these orders,
+    return one with the fewest changes to program order and with none that an acquire or a release forbids.
     """
     execution = found.execution
     ops = {op.number: op for op in execution.ops if op.thread >= 0}
@@ -131,7 +132,7 @@ def in_order(found: Witness) -> list[int]:
 
     @cache
     def best(left: frozenset[int]) -> tuple[int, tuple[int, ...]]:
-        """Of what is left: how many pairs are out of program order, and the order itself."""
+        """Return the number of pairs out of program order in the best order of these operations, and that order."""
         orders = []
         for op in left:
             later = left - {op}
@@ -148,15 +149,7 @@ def _fixed(before: Operation, after: Operation) -> bool:
     return before.order in ACQUIRES or after.order in RELEASES or before.location == after.location
 
 
-def written() -> bytes:
-    """The file's content."""
+def written() -> Iterator[tuple[Path, bytes]]:
+    """Yield the file and its content."""
     found = {each.name: explained(each) for each in Experiment.all()}
-    return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
-
-
-def main() -> None:
-    (ASSETS / "breaks.json").write_bytes(written())
-
-
-if __name__ == "__main__":
-    main()
+    yield ASSETS / "breaks.json", msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"

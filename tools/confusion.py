@@ -1,12 +1,13 @@
-"""How often `diagnose` is right on machines that the model has not seen: a table, and what it cannot see.
+"""Accuracy of `diagnose` on machines that the model has not seen: two tables of docs/analysis.md.
 
-The published sweeps as they are, the same made slower, and the same with the times of something wrong: multiplied by
-what the model says that it does, so that the machine's own oddities stay in them.
+The trials are published sweeps as they are, the same sweeps made slower, and the same sweeps with a fault.  For a
+fault, the times are multiplied by the factor that the model predicts, so that the oddities of the machine remain.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -24,7 +25,7 @@ from collbench.model.predict import ErrorModel, Levels, band, error_model, widen
 from collbench.results import Measurement, Prediction
 from collbench.topology.system import System
 from tests.conftest import case
-from tools import ROOT, write_block
+from tools import block, table
 from tools.model.accuracy import Errors, healthy
 from tools.model.classes import CLASSES
 from tools.model.report import held_out, tables
@@ -33,36 +34,37 @@ from tools.model.spread import levels
 QUIET = RunFacts({})
 SLOWER = (1.0, 1.5, 2.0, 3.0)
 FACTORS = np.exp(np.arange(0, 1.8, 0.02))
-"""In which the least is looked for that is called slow."""
+"""Factors that are tried, to find the smallest one at which a curve is SLOW."""
 SEEN = 1.25
-"""Times the time that something wrong must make of the median size, or of that of the upper half, to be counted."""
+"""The smallest factor of a fault that counts, for the median size or the median of the upper half."""
 Rows = Sequence[tuple[int, float]]
 
 
 def measured(rows: Rows, collective: str, ranks: int) -> list[Measurement]:
-    """Rows of (bytes, seconds) as a run has them."""
+    """Return rows of (bytes, seconds) as measurements of a run."""
     return [
         Measurement(case(collective, nbytes, ranks=ranks), "nccl", "gpu", 1, (seconds,)) for nbytes, seconds in rows
     ]
 
 
 def expecting(known: Constants) -> Callable[[System, Sequence[Case], str], list[Prediction]]:
-    """What a model with other constants expects."""
+    """Return the predictions of a model with other constants."""
 
     def expect(system: System, cases: Sequence[Case], implementation: str) -> list[Prediction]:
         name = cases[0].collective.name
         times = terms_by(known, system, name).at(np.array([max(1, one.nbytes) for one in cases], float))
-        return [
-            Prediction(one, implementation, seconds, *(edge * seconds for edge in band(system, name, one.nbytes)))
-            for one, seconds in zip(cases, times.tolist(), strict=True)
-        ]
+        predictions = []
+        for one, seconds in zip(cases, times.tolist(), strict=True):
+            low, high = band(system, name, one.nbytes)
+            predictions.append(Prediction(one, implementation, seconds, low * seconds, high * seconds))
+        return predictions
 
     return expect
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A sweep and what a model that has not seen its machine expects of it."""
+    """A sweep, and a model that has not seen its machine."""
 
     found: Errors
     known: Constants
@@ -70,30 +72,35 @@ class Trial:
 
     @property
     def system(self) -> System:
-        """As described."""
+        """The described system."""
         return self.found.sweep.system
 
     @cached_property
     def error_model(self) -> ErrorModel:
-        """How far the model may be off."""
+        """The spread of the model's errors at the sizes of the sweep."""
         return error_model([int(nbytes) for nbytes in self.found.nbytes], self.levels)
 
     def word(self, by: float = 1.0) -> Word:
-        """Of the curve with all its times multiplied by a factor."""
+        """Return the verdict on the curve with all its times multiplied by a factor."""
         sizes = [int(nbytes) for nbytes in self.found.nbytes]
         return judge(sizes, self.found.logs + np.log(by), self.error_model).word
 
+    @property
+    def slow(self) -> list[bool]:
+        """Whether the curve is SLOW with its times multiplied by each of SLOWER."""
+        return [self.word(by) is Word.SLOW for by in SLOWER]
+
     def judged(self, factors: Floats) -> Diagnosis:
-        """With its times multiplied, by one factor a size."""
+        """Return the diagnosis with the times multiplied by one factor for each size."""
         return diagnose(self.rows(self.found.measured * factors), self.system, QUIET, expecting(self.known))
 
     def rows(self, seconds: Floats) -> list[Measurement]:
-        """Of its sizes, with these times."""
+        """Return the rows with these times."""
         rows = [(int(nbytes), time) for nbytes, time in zip(self.found.nbytes, seconds.tolist(), strict=True)]
         return measured(rows, self.found.sweep.collective, self.system.ranks)
 
     def effect(self, changed: System) -> Floats | None:
-        """What a change of the system makes of every time; None where it would hardly be seen."""
+        """Return the factors by which a change of the system changes the times; None if it would hardly be seen."""
         try:
             there = terms_by(self.known, changed, self.found.sweep.collective).at(np.maximum(1, self.found.nbytes))
         except CollbenchError:
@@ -103,7 +110,7 @@ class Trial:
 
 
 def trials() -> list[Trial]:
-    """Of all healthy sweeps with enough sizes for a verdict, each with what is known without its machine."""
+    """Return all healthy sweeps with enough sizes for a verdict, each with a model that has not seen its machine."""
     without = held_out()
     every = tables(without, healthy())["nothing"]
     found = []
@@ -114,46 +121,47 @@ def trials() -> list[Trial]:
     return [trial for trial in found if not narrow_shares(trial.rows(trial.found.measured))]
 
 
-def verdicts(every: Sequence[Trial]) -> Iterator[str]:
-    """By kind of machine: curves called slow as they are and when slower, and how much slower they must be."""
-    yield "| machines | curves | called slow | 1.5x slower | 2x slower | 3x slower | half are seen from | 80 % from |"
-    yield "|---|---|---|---|---|---|---|---|"
+def verdicts(every: Sequence[Trial]) -> list[str]:
+    """Return a table by kind of machine: curves called SLOW as they are and when slower, and the factors seen."""
+    rows = []
     for name, among in CLASSES.items():
         found = [trial for trial in every if among(trial.found.sweep)]
-        slow = [sum(trial.word(by) is Word.SLOW for trial in found) for by in SLOWER]
-        least = [least_seen(trial) for trial in found]
-        half, most = (f"{np.quantile(least, share):.2f}x" for share in (0.5, 0.8))
-        yield f"| {name} | {len(found)} | " + " | ".join(map(str, slow)) + f" | {half} | {most} |"
+        slow = np.sum([trial.slow for trial in found], axis=0).tolist()
+        least = np.quantile([least_seen(trial) for trial in found], (0.5, 0.8))
+        rows.append([name, *map(str, (len(found), *slow)), *(f"{factor:.2f}x" for factor in least)])
+    slower = [f"{by:g}x slower" for by in SLOWER[1:]]
+    return table(("machines", "curves", "called slow", *slower, "half are seen from", "80 % from"), rows)
 
 
 def least_seen(trial: Trial) -> float:
-    """The least factor from which on a curve is called slow."""
+    """Return the smallest factor at which a curve is SLOW."""
     return float(next((by for by in FACTORS if trial.word(by) is Word.SLOW), FACTORS[-1]))
 
 
-def causes(every: Sequence[Trial]) -> Iterator[str]:
-    """By what is wrong: curves, those called slow, and those whose cause comes first, or among the first two."""
-    yield "| what is wrong | curves | called slow | cause first | cause among the first two |"
-    yield "|---|---|---|---|---|"
+def causes(every: Sequence[Trial]) -> list[str]:
+    """Return a table by cause: curves, those called SLOW, and those with the cause first or among the first two."""
+    rows = []
     for hypothesis in HYPOTHESES:
         found = [trial.judged(factors) for trial in every for factors in _degraded(hypothesis, trial)]
+        slow = [diagnosis for diagnosis in found if diagnosis.word is Word.SLOW]
+        first = sum(named(hypothesis, diagnosis, 1) for diagnosis in slow)
+        among = sum(named(hypothesis, diagnosis, 2) for diagnosis in slow)
         if found:
-            slow = [diagnosis for diagnosis in found if diagnosis.word is Word.SLOW]
-            first, second = (sum(named(hypothesis, diagnosis, among) for diagnosis in slow) for among in (1, 2))
-            yield f"| {hypothesis.name} | {len(found)} | {len(slow)} | {first} | {second} |"
+            rows.append([hypothesis.name, *map(str, (len(found), len(slow), first, among))])
+    return table(("what is wrong", "curves", "called slow", "cause first", "cause among the first two"), rows)
 
 
 def named(hypothesis: Hypothesis, diagnosis: Diagnosis, among: int) -> bool:
-    """Whether it is one of the first reasons."""
+    """Return whether the hypothesis is one of the first reasons."""
     return hypothesis.name in [reason.hypothesis.name for reason in diagnosis.reasons[:among]]
 
 
 WAVES = (1.0, 1.5, 0.7, 1.1, 0.8, 1.6)
-"""How times of busy GPUs scatter from size to size."""
+"""Factors by which times of busy GPUs scatter from size to size."""
 
 
 def _degraded(hypothesis: Hypothesis, trial: Trial) -> Iterator[Floats]:
-    """What it makes of the times of a sweep, once: by the middle one of its variants that would be seen."""
+    """Yield the factors of a fault, once: the median of its variants that would be seen."""
     if hypothesis.shape:
         yield from _shaped(hypothesis.shape, trial)
         return
@@ -163,7 +171,7 @@ def _degraded(hypothesis: Hypothesis, trial: Trial) -> Iterator[Floats]:
 
 
 def _shaped(shape: str, trial: Trial) -> Iterator[Floats]:
-    """A tenth of a millisecond more; or three times the time, more or less; or both, with a millisecond."""
+    """Yield factors for 0.1 ms more, for about three times the time, or for both with 1 ms."""
     times = trial.found.measured
     factors = 1 + 100e-6 / times if shape == "constant" else 3 * np.resize(WAVES, len(times))
     if shape == "both":
@@ -172,14 +180,8 @@ def _shaped(shape: str, trial: Trial) -> Iterator[Floats]:
         yield factors
 
 
-def main() -> None:
-    """Write both tables into docs/analysis.md."""
+def written() -> Iterator[tuple[Path, str]]:
+    """Yield docs/analysis.md with each of its tables."""
     every = trials()
-    for name, lines in (("verdicts", verdicts(every)), ("causes", causes(every))):
-        text = list(lines)
-        print("\n".join(text), end="\n\n")
-        write_block(ROOT / "docs" / "analysis.md", name, text)
-
-
-if __name__ == "__main__":
-    main()
+    yield block("docs/analysis.md", "verdicts", verdicts(every))
+    yield block("docs/analysis.md", "causes", causes(every))

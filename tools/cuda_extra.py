@@ -1,8 +1,8 @@
-"""Which of the extras cuda12 and cuda13 this machine's GPUs need: the Makefile's question, answered by `nvidia-smi`.
+"""The choice between the extras cuda12 and cuda13 for this machine, by `nvidia-smi`; the Makefile runs it.
 
-Run as a script, before there is a virtual environment, by whatever Python there is: the standard library only, and no
-syntax newer than 3.8.  It prints the extra, or nothing where there is none to install, and on stderr one line of why
-wherever an NVIDIA driver is there and the answer is not the plain one.  Without a driver it says nothing at all.
+It runs as a script before there is a virtual environment, with any Python: it uses the standard library only, and no
+syntax newer than 3.8.  It prints the extra, or nothing without a usable GPU.  If a driver is present and the answer is
+not the plain one, stderr has one line with the reason.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 TIMEOUT = 240.0  # seconds for an answer: without persistence mode, every GPU is started first
-MURMUR = 8.0  # seconds after which a user wants to know what takes so long
+MURMUR = 8.0  # seconds after which a line explains the wait
 QUERY = ("--query-gpu=compute_cap", "--format=csv,noheader")
 TRACES = ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/usr/lib/wsl/lib/libcuda.so.1")
-"""What only a machine with NVIDIA's driver has, or a container or WSL that was given one."""
+"""Paths that exist only with NVIDIA's driver, or in a container or WSL with access to it."""
 
-OLDEST = 12  # the oldest CUDA, by its major version, that pyproject.toml has an extra for
-LEAST_CAPABILITY = (7, 5)  # that CUDA 13 compiles for
+OLDEST = 12  # the oldest major version of CUDA with an extra in pyproject.toml
+LEAST_CAPABILITY = (7, 5)  # the smallest for which CUDA 13 compiles
 VOLTA_UNTIL = (13, 0)  # CUDA of driver 580, the last branch that runs older GPUs; 590 brought CUDA 13.1
 
 _VERSION = re.compile(r"CUDA (?:UMD )?Version\s*:\s*(\d+)\.(\d+)")  # UMD, the user-mode driver, since release 610
@@ -37,9 +37,10 @@ _FIX = "going on with the CPU only; where the GPUs work, name the extra: make EX
 
 
 def ask(command: Sequence[str], timeout: float = TIMEOUT, murmur: float = MURMUR) -> str | None:
-    """Return what a command prints, on either stream; None if it does not end in time.
+    """Return the output of a command, of both streams; None if it does not end in time.
 
-    A process that hangs in the driver may not even be killed.  Hence a file and no pipe, which it would keep open.
+    A process that hangs in the driver may survive SIGKILL.  The output goes to a file, because such a process would
+    keep a pipe open.
     """
     with tempfile.TemporaryFile() as printed:
         try:
@@ -68,16 +69,16 @@ def say(sentence: str) -> None:
 
 
 class Choice(NamedTuple):
-    """An extra of pyproject.toml, or "" for none, and why; no reason where the choice is plain."""
+    """An extra of pyproject.toml, or "" for none, and the reason unless the choice is plain."""
 
     extra: str
     why: str = ""
 
 
 def choose(shown: str, capabilities: str = "") -> Choice:
-    """The extra, from what `nvidia-smi` prints and what it prints with QUERY, whatever texts those are.
+    """Return the extra for any two outputs of `nvidia-smi`: without options, and with QUERY.
 
-    A newer driver runs an older CUDA, so a driver for CUDA 13 leaves the choice, and the GPUs decide.
+    A newer driver runs an older CUDA, so with a driver for CUDA 13 the GPUs decide.
     """
     match = _VERSION.search(shown)
     if not match or _NO_GPU in shown + capabilities:
@@ -90,7 +91,7 @@ def choose(shown: str, capabilities: str = "") -> Choice:
 
 
 def _thirteen(version: tuple[int, int], capabilities: str) -> Choice:
-    """The choice under a driver for CUDA 13 or newer."""
+    """Return the choice for a driver of CUDA 13 or newer."""
     lines = [line.strip() for line in capabilities.splitlines() if line.strip()]
     known = [(int(line[1]), int(line[2])) for line in map(_CAPABILITY.fullmatch, lines) if line]
     if known and min(known) < LEAST_CAPABILITY:
@@ -102,7 +103,7 @@ def _thirteen(version: tuple[int, int], capabilities: str) -> Choice:
 
 
 def _complaint(shown: str, capabilities: str) -> str:
-    """Why there is no GPU or no version, in nvidia-smi's own words if it has any."""
+    """Return the reason for no GPU or no version, in the words of nvidia-smi if it has any."""
     if _NO_GPU in shown + capabilities:
         return f"nvidia-smi says '{_NO_GPU}'"
     if match := _NO_VERSION.search(shown):
@@ -117,7 +118,7 @@ def _complaint(shown: str, capabilities: str) -> str:
 
 
 def here(traces: Sequence[str] = TRACES, timeout: float = TIMEOUT, murmur: float = MURMUR) -> Choice:
-    """The choice for this machine."""
+    """Return the choice for this machine."""
     program = shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path="/usr/lib/wsl/lib")
     if not program:
         driver = next(filter(os.path.exists, traces), "")
@@ -130,7 +131,7 @@ def here(traces: Sequence[str] = TRACES, timeout: float = TIMEOUT, murmur: float
 
 
 def main() -> None:
-    """Print the extra for the Makefile, and on stderr why."""
+    """Print the extra for the Makefile, and the reason on stderr."""
     choice = here()
     if choice.why:
         say(choice.why)

@@ -1,4 +1,4 @@
-"""docs/files.md, from the docstrings of all packages and modules: `python -m tools.file_map` writes it anew."""
+"""The map of the modules, docs/files.md, from their docstrings."""
 
 import ast
 import re
@@ -8,57 +8,56 @@ from pathlib import Path
 from tests.layers import ORDER, modules, tree
 from tools import ROOT
 
-SHORTEST = 30  # characters of a clause that says enough
-PAGE = ROOT / "docs" / "files.md"
+SHORTEST = 30  # characters of a clause that is long enough
 HEAD = """# Where everything is
 
 Every module with the beginning of its docstring, by package, from the bottom of the package to its top. A package
 imports from those above it on this page (the modules of `collbench/` itself, `host/` and `present/` are one floor), and
-a command from few others (`tests/test_layers.py`); each has a `command.py`, too. `python -m tools.file_map` writes this
-page; edit the docstrings. [Architecture](architecture.md) follows `--ranks` and a measured time.
+a command from few others (`tests/test_layers.py`); each has a `command.py`, too. `python -m tools.pages file-map`
+writes this page; edit the docstrings. [Architecture](architecture.md) follows `--ranks` and a measured time.
 """
 
 
 def line(path: Path) -> str:
-    """The first line of a module's docstring; an error if it has none."""
+    """Return the first line of a module's docstring; AssertionError if it has none."""
     text = ast.get_docstring(tree(path))
     assert text, f"{path} has no docstring"
     return text.partition("\n")[0]
 
 
 def heading(name: str) -> str:
-    """A package's own, by its name with dots."""
+    """Return the heading of a package."""
     return f"\n{'#' * (2 + name.count('.'))} {name.replace('.', '/')}/\n\n{line(modules()[name])}\n"
 
 
 def section(name: str) -> Iterator[str]:
-    """A package: its line, its modules, then the packages in it."""
+    """Yield the lines of a package: its modules, then the packages in it."""
     yield heading(name)
     inside = [module for module in modules() if module.rpartition(".")[0] == name]
     packages = [module for module in inside if modules()[module].name == "__init__.py"]
     for module in inside:
-        if module not in packages and not module.endswith(".command"):  # its line is the one of `--help`
+        if module not in packages and not module.endswith(".command"):  # its docstring is the text of `--help`
             yield entry(modules()[module])
     for package in packages:
         yield from section(package)
 
 
 def entry(path: Path) -> str:
-    """A module and the first clause of its line."""
+    """Return the line of a module, with the first clause of its docstring."""
     clause = re.split(r"(?<=\w{3})(?:[:;.] )", line(path))[0].rstrip(".")
     return f"* `{path.name}`: {clause}" if len(clause) > SHORTEST else f"* `{path.name}`: {line(path).rstrip('.')}"
 
 
 def first_sentence(path: Path) -> str:
-    """Of the comment that a kernel's file begins with."""
+    """Return the first sentence of the comment at the head of a kernel's file."""
     comment = re.match(r"((?:// ?.*\n)+)", path.read_text(encoding="utf-8"))
     assert comment, f"{path} has no comment at its head"
     text = re.sub(r"^// ?", "", comment[1], flags=re.MULTILINE).partition("\n\n")[0]
     return re.split(r"(?<=\.)\s", " ".join(text.split()))[0]
 
 
-def page() -> str:
-    """The whole map."""
+def written() -> Iterator[tuple[Path, str]]:
+    """Yield the page and its text."""
     top = [name for name in (*ORDER, "__main__") if name in modules() and modules()[name].name != "__init__.py"]
     packages = [name for name in ORDER if name in modules() and name not in top]
     kernels = sorted(path for path in (ROOT / "kernels").rglob("*") if path.suffix in (".cu", ".cuh", ".hpp"))
@@ -67,8 +66,4 @@ def page() -> str:
         lines += section(name)
     lines.append("\n## kernels/\n\nThe hand-written collectives, one source for GPUs and CPUs.\n")
     lines += [f"* `{path.relative_to(ROOT / 'kernels')}`: {first_sentence(path)}" for path in kernels]
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    yield ROOT / "docs" / "files.md", "\n".join(lines) + "\n"

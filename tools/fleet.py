@@ -1,12 +1,9 @@
-"""Made-up fleets: folders as nodes leave them, and how often `collbench check --fleet` names a node wrongly.
+"""Simulated fleets for `collbench check --fleet`: folders of nodes, and the shares of wrong answers in docs/fleet.md.
 
-`python -m tools.fleet make DIR` writes a folder with 2,000 nodes' checks, three of them 10 % slow from 1 MiB on;
-`python -m tools.fleet errors` draws 100 fleets of each kind and prints the table of docs/fleet.md (a minute).
-A node differs from others by a lognormal factor of 1 %; a sample varies by 2 %, one in fifty takes longer; a round of a
-size is disturbed as often and as much as starts of published sweeps on a node are.
+Nodes differ by a lognormal factor of 1 %.  Samples vary by 2 %, and one in fifty takes longer.  The share of disturbed
+rounds, and their excess, are those of the starts of published sweeps on one node.
 """
 
-import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,40 +15,42 @@ from collbench.analysis.judgement import Judgement, Word
 from collbench.cli.verdicts import head_of
 from collbench.commands.check.fleet import SLOWER, changes, groups
 from collbench.commands.check.inputs import FleetCurve, FleetNode
+from tools import block, table
 
 WHERE = "8 x NVIDIA H100 80GB HBM3, NVSwitch"
 CASE = {"collective": "allreduce", "dtype": "float", "redop": "sum", "root": 0, "ranks": 8, "in_place": False}
 CURVE = FleetCurve(WHERE, "allreduce", "float", "sum", 0, 8, False, 0, "nccl")
+SEEDS = 100  # fleets of each kind, in the table
 LATENCY, RATE = 12e-6, 250e9  # seconds, bytes of the array per second
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """How many nodes differ by how much, and what is measured of them."""
+    """The nodes of a fleet, their differences, and the measurements of each."""
 
     nodes: int = 2000
     sizes: int = 9
-    slow: int = 3  # nodes
+    slow: int = 3  # number of slow nodes
     by: float = 0.10
-    first: int = 2**20  # bytes from which on they are slow
-    spread: float = 0.01  # between nodes, a standard deviation of logarithms
-    noise: float = 0.02  # of a sample
-    long: float = 0.02  # share of the samples that take longer
-    disturbed: float = 0.028  # share of the rounds of a size that do
-    excess: float = 0.14  # by which they do, on average
+    first: int = 2**20  # smallest size in bytes at which they are slow
+    spread: float = 0.01  # standard deviation of logarithms between nodes
+    noise: float = 0.02  # standard deviation of logarithms between samples
+    long: float = 0.02  # share of samples that take longer
+    disturbed: float = 0.028  # share of rounds of a size that take longer
+    excess: float = 0.14  # mean excess of these rounds
     rounds: int = 3
     samples: int = 7
 
     @property
     def bytes(self) -> list[int]:
-        """The sizes of messages: as many as are wanted, up to 1 GiB."""
+        """The sizes of messages, the largest of which is 1 GiB."""
         power = 3 if self.sizes < 10 else 1
         return [2 ** (30 - power * place) for place in reversed(range(self.sizes))]
 
     def draw(self, seed: int, later: int = 0) -> tuple[np.ndarray, dict[int, float]]:
-        """Return samples by node, size, round and sample in seconds, and the slow nodes with their true ratios.
+        """Return samples in seconds by node, size, round and sample, and the slow nodes with their true ratios.
 
-        With `later` other samples of the same nodes.
+        Another `later` gives other samples of the same nodes.
         """
         random = np.random.default_rng(seed)
         sizes = np.array(self.bytes)
@@ -71,23 +70,23 @@ class Fleet:
 
 
 def name(node: int) -> str:
-    """The name of a node: `n0417`."""
+    """Return the name of a node: `n0417`."""
     return f"n{node:04}"
 
 
 def medians(times: np.ndarray) -> np.ndarray:
-    """The seconds that a check writes: the median of the rounds' medians."""
+    """Return the seconds that a check writes: the median of the rounds' medians."""
     return np.median(np.median(times, axis=3), axis=2)
 
 
 def nodes(times: np.ndarray, sizes: list[int]) -> list[FleetNode]:
-    """A fleet as it is read from check.json."""
+    """Return a fleet as it is read from check.json."""
     rows = [dict(zip(sizes, row, strict=True)) for row in medians(times).tolist()]
     return [FleetNode(name(place), Word.OK, curves={CURVE: row}) for place, row in enumerate(rows)]
 
 
 def make(folder: Path, fleet: Fleet, seed: int = 1, runs: bool = False) -> list[str]:
-    """Write the folder with a check of each node, or with its run; return the names of the slow nodes."""
+    """Write a folder with a check or a run of each node; return the names of the slow nodes."""
     times, slow = fleet.draw(seed)
     for node, (row, figures) in enumerate(zip(times.tolist(), medians(times).tolist(), strict=True)):
         place = folder / name(node)
@@ -124,9 +123,9 @@ def _check(node: str, sizes: list[dict[str, object]], rounds: int) -> dict[str, 
 
 
 def errors(fleet: Fleet, seeds: int, slower: float = SLOWER, nights: bool = False) -> dict[str, float]:
-    """The shares of slow nodes found, of fleets with all of them and no other, and of those with a wrong name.
+    """Return shares: slow nodes found, fleets with exactly these named, with a wrong name, intervals with the truth.
 
-    And that of intervals that hold the truth.  With `nights` nodes are held against a night before, when none was slow.
+    With `nights`, nodes are compared with the night before, when none was slow.
     """
     found = right = wrong = holds = 0
     for seed in range(seeds):
@@ -165,40 +164,17 @@ TRIALS = {
 }
 
 
-def lines(seeds: int) -> Iterator[str]:
-    """The table of docs/fleet.md."""
+def written() -> Iterator[tuple[Path, str]]:
+    """Yield docs/fleet.md with the shares of 100 fleets of each kind."""
     heads = ("", "nodes", "sizes", "slow", "by", "slow ones found", "all of them, no other", "any other")
-    yield f"| {' | '.join((*heads, 'any other, with `--slower 0.1%`', 'intervals that hold'))} |"
-    yield "|---" * (len(heads) + 2) + "|"
+    rows = []
     for what, fleets in TRIALS.items():
         for fleet in fleets:
-            got, any_difference = (errors(fleet, seeds, slower, "before" in what) for slower in (SLOWER, 0.001))
+            got, any_difference = (errors(fleet, SEEDS, slower, "before" in what) for slower in (SLOWER, 0.001))
             found, holds = (f"{100 * got[key]:.0f} %" if fleet.slow else "" for key in ("found", "holds"))
             shares = (f"{100 * share:.0f} %" for share in (got["right"], got["wrong"], any_difference["wrong"]))
             by = f"{100 * fleet.by:.0f} %" if fleet.slow else ""
-            cells = (what, f"{fleet.nodes:,}", str(fleet.sizes), str(fleet.slow), by, found, *shares, holds)
-            yield f"| {' | '.join(cells)} |"
-
-
-def main() -> None:
-    """Write a fleet, or print how often it is judged wrongly."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    made = commands.add_parser("make")
-    made.add_argument("folder", type=Path)
-    made.add_argument("--nodes", type=int, default=2000)
-    made.add_argument("--sizes", type=int, default=9)
-    made.add_argument("--seed", type=int, default=1)
-    made.add_argument("--runs", action="store_true", help="write run.jsonl instead of check.json")
-    commands.add_parser("errors").add_argument("--seeds", type=int, default=100)
-    options = parser.parse_args()
-    if options.command == "make":
-        slow = make(options.folder, Fleet(options.nodes, options.sizes), options.seed, options.runs)
-        print(f"{options.folder}: {options.nodes} nodes; slow: {', '.join(slow)}")
-    else:
-        for line in lines(options.seeds):
-            print(line, flush=True)
-
-
-if __name__ == "__main__":
-    main()
+            rows.append([what, f"{fleet.nodes:,}", str(fleet.sizes), str(fleet.slow), by, found, *shares, holds])
+    yield block(
+        "docs/fleet.md", "errors", table((*heads, "any other, with `--slower 0.1%`", "intervals that hold"), rows)
+    )

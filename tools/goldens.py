@@ -1,15 +1,15 @@
-"""Compare what users see of two commits: tables, JSON, CSV, reports, plots, error messages, times to the digit.
+"""Compare the output of two commits: tables, JSON, CSV, reports, plots, error messages, predicted times.
 
-`python -m tools.goldens BASE [HEAD]` runs the commands of goldens.toml on the source of both commits, prints a unified
-diff of what differs, and exits with 1 if anything does.  HEAD is the working tree unless a commit is named.  Nothing is
-measured.  Each commit reads its own `results/`, so a new format of run files shows only if what is printed of a run
-changes.  No command prints the table of a measured sweep again: the library's rows, `check --run` and the report have
-its numbers.  Signals, full disks and kills are for tools/faults.
+`python -m tools.goldens BASE [HEAD]` runs the commands of goldens.toml with the source of both commits, prints a
+unified diff, and exits with status 1 if there is a difference.  HEAD is the working tree unless a commit is named.
+Nothing is measured.  Each commit reads its own `results/`, so a new format of run files shows only in the printed
+results.  No command prints the table of a measured sweep; the library's rows, `check --run` and the report have its
+numbers.  Signals, full disks and kills belong to tools/faults.
 
-A golden is a file of the output folder: commands that follow one another in an empty folder, each with standard output,
-standard error and exit status, then the files that they left there: of SVG texts, coordinates and styles, of HTML the
-text, the data of curves and the number of figures, of run files and bitmaps the name.  What differs from one execution
-to the next (paths, the present day, the version) is replaced by a word.
+A golden is a file in the output folder.  It has the output of consecutive commands in an empty folder (standard output,
+standard error, exit status), and then the files that they wrote there.  SVG files are reduced to texts, coordinates and
+styles, HTML to its text, curves and number of figures, run files and bitmaps to their names.  Paths, the present day
+and the version, which differ between executions, are replaced by words.
 """
 
 import argparse
@@ -42,7 +42,7 @@ LIST = Path(__file__).with_suffix(".toml")
 SIDES = ("base", "head")  # of equal length, so that lines with paths are broken alike
 WIDTHS = (80, 120)  # columns of a terminal
 LIMIT = 120  # seconds for a command
-DIFF_LINES = 40  # of a golden that are printed
+DIFF_LINES = 40  # printed lines of a golden
 LOGS = ("logs", "reports")  # folders of other tools' logs
 LOG_NAMES = (".log", ".txt", ".json", ".prom")
 NAMED_ONLY = (".jsonl", ".png", ".pdf", ".parquet")
@@ -60,18 +60,18 @@ ENVIRONMENT = {
 
 
 class Golden(NamedTuple):
-    """Commands whose output is one file: on a terminal of that width or, for 0, into a pipe."""
+    """Commands with their output in one file: on a terminal of this width, or into a pipe for 0."""
 
     name: str
     commands: list[str]
     width: int = 0
 
 
-# --- Which commands there are ---
+# --- The list of commands ---
 
 
 def all_goldens(tree: Path, logs: Path | None) -> Iterator[Golden]:
-    """Yield the goldens of goldens.toml, for each run and system that a source tree has, and for each log."""
+    """Yield the goldens of goldens.toml, for each run and system of a source tree, and for each log."""
     listed = tomllib.loads(LIST.read_text(encoding="utf-8"))
     yield from _goldens("", listed["commands"], {})
     for path in sorted((tree / "results").rglob("run.jsonl")):
@@ -95,7 +95,7 @@ def _goldens(prefix: str, section: dict[str, dict[str, list[str]]], words: dict[
 
 
 def _given_with(log: Path) -> str:
-    """Return the options that a log needs, as the index of its folder says."""
+    """Return the options that the index of the folder has for a log."""
     index = log.with_name("index.json")
     entries = json.loads(index.read_text(encoding="utf-8")) if index.exists() else []
     return next((shlex.join(entry["args"]) for entry in entries if entry["id"] == log.stem), "")
@@ -114,7 +114,7 @@ def main() -> int:
     parser.add_argument("--out", metavar="FOLDER", type=Path, help="keep the outputs, in FOLDER/base and FOLDER/head")
     parser.add_argument("--jobs", metavar="N", type=int, default=2, help="processes at once (default: 2)")
     options = parser.parse_args()
-    for number in (signal.SIGINT, signal.SIGTERM):  # what was made is removed on the way out
+    for number in (signal.SIGINT, signal.SIGTERM):  # so that scratch folders are removed
         signal.signal(number, lambda number, frame: sys.exit(128 + number))
 
     logs = options.logs.resolve() if any((options.logs / name).is_dir() for name in LOGS) else None
@@ -124,7 +124,7 @@ def main() -> int:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="goldens-"))).resolve()
         trees = [stack.enter_context(source_tree(commit, scratch)) for commit in (options.base, options.head)]
         every = all_goldens(trees[0], logs)
-        goldens = [golden for golden in every if any(text in golden.name for text in options.only or [""])]
+        goldens = [golden for golden in every if any(map(golden.name.__contains__, options.only or [""]))]
         out = options.out.resolve() if options.out else scratch / "out"
         write_both(trees, goldens, scratch, out, logs, options.jobs)
         return compare(out)
@@ -132,7 +132,7 @@ def main() -> int:
 
 @contextlib.contextmanager
 def source_tree(commit: str | None, scratch: Path) -> Iterator[Path]:
-    """Yield a folder with the source of a commit, which is removed at the end; of none, the working tree."""
+    """Yield a folder with the source of a commit, removed at the end; without a commit, the working tree."""
     if commit is None:
         yield ROOT
         return
@@ -150,7 +150,7 @@ def source_tree(commit: str | None, scratch: Path) -> Iterator[Path]:
 def write_both(
     trees: list[Path], goldens: list[Golden], scratch: Path, out: Path, logs: Path | None = None, jobs: int = 2
 ) -> None:
-    """Write the goldens of two source trees to out/base and out/head, with that many processes at once."""
+    """Write the goldens of two source trees to out/base and out/head, with `jobs` processes at once."""
     tasks = []
     for side, tree in zip(SIDES, trees, strict=True):
         shutil.rmtree(out / side, ignore_errors=True)
@@ -185,14 +185,14 @@ def _start_worker(task: Path, scratch: Path) -> "subprocess.Popen[bytes]":
 
 
 def work(task: Path) -> None:
-    """Write the goldens of a task; each command runs in a fork, which has imported what takes long."""
+    """Write the goldens of a task; each command runs in a fork of a process that has imported the large libraries."""
     home, (tree, out, goldens) = task.parent, json.loads(task.read_text(encoding="utf-8"))
     collbench = import_module("collbench")
     modules = pkgutil.walk_packages(collbench.__path__, "collbench.", onerror=lambda name: None)
     for name in (*LARGE_LIBRARIES, *(module.name for module in modules if not module.name.endswith("__main__"))):
         with contextlib.suppress(Exception):
             import_module(name)
-    gc.freeze()  # the collector would touch, and so copy, these pages in each fork
+    gc.freeze()  # the collector would otherwise touch these pages, and so copy them, in each fork
     replace = replacer({str(home): "SCRATCH", tree: "TREE"}, collbench.__version__)
     snippets = tomllib.loads(LIST.read_text(encoding="utf-8"))["snippets"]
     for name, commands, width in goldens:
@@ -208,7 +208,7 @@ def work(task: Path) -> None:
 
 
 def run(command: str, width: int, folder: Path, snippets: dict[str, str]) -> str:
-    """Run a command in a fork, and return what it printed on both streams, and its exit status."""
+    """Run a command in a fork, and return its output on both streams and its exit status."""
     files = [Path(f"{folder}.out"), Path(f"{folder}.err")]
     stdout, stderr = (os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) for file in files)
     terminal = -1
@@ -256,7 +256,7 @@ def _in_fork(words: list[str], width: int, folder: Path, snippets: dict[str, str
 
 
 def _shown_on(terminal: int) -> bytes:
-    """Return what a terminal shows until the last process that writes to it ends."""
+    """Return the output on a terminal, until the last process that writes to it ends."""
     shown = b""
     with contextlib.suppress(OSError), open(terminal, "rb", buffering=0) as stream:
         while part := stream.read(1 << 16):
@@ -264,11 +264,11 @@ def _shown_on(terminal: int) -> bytes:
     return shown.replace(b"\r\n", b"\n")
 
 
-# --- What is kept of an output ---
+# --- The kept part of an output ---
 
 
 def left_files(folder: Path) -> Iterator[str]:
-    """Yield name and text of each file that commands left in a folder."""
+    """Yield name and text of each file that commands wrote into a folder."""
     readers: dict[str, Callable[[str], str]] = {".svg": svg_text, ".html": html_text}
     for path in sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()):
         yield f"== {path.relative_to(folder)}\n"
@@ -277,7 +277,7 @@ def left_files(folder: Path) -> Iterator[str]:
 
 
 def svg_text(text: str) -> str:
-    """Return texts, coordinates rounded to tenths, and styles of a picture, a line each; neither ids nor metadata."""
+    """Return a line for each text, rounded coordinates and style of a picture; neither ids nor metadata."""
     lines = []
     text = re.sub(r"<defs>.*?</defs>", "", text, flags=re.DOTALL)
     # Matplotlib draws each letter as a shape of <defs>, and keeps the text in a comment.
@@ -293,7 +293,7 @@ def svg_text(text: str) -> str:
 
 
 def html_text(text: str) -> str:
-    """Return the text of a page, a line for each element, the data of its curves, and the number of its figures."""
+    """Return the text of a page with a line for each element, the data of its curves, and the number of its figures."""
     data = re.findall(r"<script type=.application/json[^>]*>(.*?)</script>", text, re.DOTALL)
     text = re.sub(r"<(script|style)\b.*?</\1\s*>", "", text, flags=re.DOTALL)
     figures = len(re.findall(r"<(svg|figure|img|canvas)\b", text))
@@ -303,7 +303,7 @@ def html_text(text: str) -> str:
 
 
 def replacer(paths: dict[str, str], version: str) -> Callable[[str], str]:
-    """Return a function that replaces paths, the version, and moments of the present day by words."""
+    """Return a function that replaces paths, the version and times of the present day by words."""
     now = datetime.datetime.now(datetime.UTC)
     days = [(now + datetime.timedelta(days)).strftime("%Y-?%m-?%d") for days in (-1, 0, 1)]
     patterns = [(re.escape(path), word) for path, word in paths.items()]
@@ -325,16 +325,17 @@ def replacer(paths: dict[str, str], version: str) -> Callable[[str], str]:
 
 
 def compare(out: Path) -> int:
-    """Print what differs between out/base and out/head, and return the exit status."""
+    """Print the differences between out/base and out/head, and return the exit status."""
     names = sorted({path.relative_to(out / side) for side in SIDES for path in (out / side).rglob("*.golden")})
     differing = 0
     for name in names:
-        texts = [path.read_text("utf-8") if path.exists() else "" for path in (out / side / name for side in SIDES)]
-        if texts[0] == texts[1]:
+        paths = [out / side / name for side in SIDES]
+        base, head = (path.read_text("utf-8") if path.exists() else "" for path in paths)
+        if base == head:
             continue
         differing += 1
-        labels = (f"{side}/{name}" for side in SIDES)
-        lines = [*difflib.unified_diff(*(text.splitlines() for text in texts), *labels, n=1, lineterm="")]
+        labels = [f"{side}/{name}" for side in SIDES]
+        lines = [*difflib.unified_diff(base.splitlines(), head.splitlines(), *labels, n=1, lineterm="")]
         print("\n".join(lines[:DIFF_LINES]))
         if len(lines) > DIFF_LINES:
             print(f"... and {len(lines) - DIFF_LINES} more lines; --out FOLDER keeps both outputs")

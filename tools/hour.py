@@ -1,10 +1,10 @@
-"""`make hour`: a new user's first hour, which is the README from its top to its end, in a fresh copy of the checkout.
+"""`make hour`: every command of the README, from top to end, in a fresh copy of the checkout.
 
-Every command of its blocks is carried out as it is printed, in its order, with what it says is needed and no more; a
-user's own things stand where the page has words for them.  The first that fails ends it, with its status and its last
-words.  A command that the page repeats is carried out once, and NOT_HERE has those that are left out.
+Commands run as they are printed and in their order.  Placeholders of the page are replaced by existing names.  The
+first failure ends the run with its status and last lines.  A repeated command runs once, and NOT_HERE lists those left
+out.
 
-Only Python's own library is imported: nothing is installed yet.
+Only the standard library is imported, because nothing is installed yet.
 """
 
 import os
@@ -25,17 +25,17 @@ NOT_HERE = {
     "git clone ADDRESS collbench && cd collbench": "the copy of the checkout stands for the clone",
     "make test": "not here: it is what continuous integration runs next",
 }
-OWN = {"pip install": "pip install --dry-run --quiet"}  # what CUDA's wheels are is found out; a gigabyte is not fetched
+OWN = {"pip install": "pip install --dry-run --quiet"}  # resolves CUDA's wheels without the download of a gigabyte
 LIMIT = 600.0  # seconds for a command, installation included
-LAST = 15  # lines that are shown of what failed
-REASONS = re.compile(r"WRONG|FAILED:|failed:|error:|Error")  # lines that are shown wherever they stand
+LAST = 15  # last lines of a failure that are shown
+REASONS = re.compile(r"WRONG|FAILED:|failed:|error:|Error")  # lines of a failure that are always shown
 OF_AN_OUTER_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
 STRANGE = ("PYTHON", "VIRTUAL_ENV", "COLLBENCH_", "COLUMNS", "PMI", "OMPI", "SLURM")
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended, after how many seconds, and what it printed."""
+    """The exit status of a command, its time in seconds, and its output."""
 
     status: int
     seconds: float
@@ -43,19 +43,19 @@ class Ended:
 
 
 def copied(folder: Path) -> Path:
-    """A new folder with all files that git knows, as they are now."""
+    """Copy all files that git knows, with their current content, into a folder, and return it."""
     listing = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z"]
     for name in filter(None, subprocess.check_output(listing, cwd=ROOT, text=True).split("\0")):
-        if (ROOT / name).is_file():  # not one that was removed, and is not committed
+        if (ROOT / name).is_file():  # not a removed file that is not committed yet
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
     return folder
 
 
 def of_a_new_user(home: Path) -> dict[str, str]:
-    """Variables of a shell in which the page's environment is active, and nothing was compiled yet.
+    """Return the variables of a shell with the page's environment active and an empty compile cache.
 
-    What pip keeps of its downloads is the user's own: it is the only thing that is not fresh.
+    pip's cache of downloads is the only thing that is not fresh.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith((*STRANGE, *OF_AN_OUTER_MAKE))}
     kept |= {"PYTHON": os.environ["PYTHON"]} if "PYTHON" in os.environ else {}  # of `make hour PYTHON=python3.12`
@@ -63,7 +63,7 @@ def of_a_new_user(home: Path) -> dict[str, str]:
 
 
 def own(words: str, home: Path) -> str:
-    """With the newest run, and as many ranks as there are cores, as a reader would put them there."""
+    """Return a command with the newest run, and as many ranks as there are cores, in place of the page's words."""
     words = re.sub(r"^mpirun -n \d+ ", f"mpirun -n {max(2, os.cpu_count() or 2)} ", words)
     runs = sorted((home / "results" / "runs").glob("*/run.jsonl"), key=lambda path: path.stat().st_mtime)
     newest = str(runs[-1].parent.relative_to(home)) if runs else ""
@@ -71,7 +71,7 @@ def own(words: str, home: Path) -> str:
 
 
 def carried_out(words: str, folder: Path, variables: Mapping[str, str]) -> Ended:
-    """By a shell, which is what a reader has; what takes too long is ended, as one that failed."""
+    """Run a command in a shell; a command that takes too long is ended and counts as failed."""
     start = time.monotonic()
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         process = subprocess.Popen(
@@ -80,14 +80,14 @@ def carried_out(words: str, folder: Path, variables: Mapping[str, str]) -> Ended
         try:
             status = process.wait(LIMIT)
         except subprocess.TimeoutExpired:
-            process.terminate()  # the command takes its ranks with it
+            process.terminate()  # the command ends its ranks
             status = process.wait()
         output.seek(0)
         return Ended(status, time.monotonic() - start, output.read())
 
 
 def hour(page: Path, variables: Mapping[str, str], say: Callable[[str], object] = print) -> int:
-    """Every command of a page, in its folder: 0, or the status of the first that did not end as it should."""
+    """Run every command of a page in its folder; return 0, or the status of the first failure."""
     home = page.parent
     for one in {one.words: one for one in shown(page, (*OURS, "make", "git", "pip"))}.values():
         if one.words in NOT_HERE:
@@ -112,7 +112,7 @@ def _failed(one: Shown, ended: Ended) -> str:
 
 
 def main() -> int:
-    """The README of a fresh copy."""
+    """Run the README of a fresh copy."""
     with tempfile.TemporaryDirectory(prefix="hour-") as folder:
         home = copied(Path(folder) / "collbench")
         return hour(home / "README.md", of_a_new_user(home), lambda line: sys.stdout.write(f"{line}\n"))

@@ -1,6 +1,6 @@
-"""Lends what a Python has installed, all but collbench, to a new environment: no download and no copy.
+"""Links from a new environment to the packages of this one, except for collbench: no download and no copy.
 
-`python tools/lent.py ENVIRONMENT` lends what that Python has; only Python's own library is imported.
+`python tools/lent.py ENVIRONMENT` imports only the standard library.
 """
 
 import importlib.metadata
@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 
 OFFLINE = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": ""}
-"""Variables with which pip takes what is there or fails."""
+"""Variables with which pip uses installed packages or fails."""
 
 _OURS = re.compile(r"_*(editable\w*?_)?collbench|__pycache__$|.*\.pth$", re.IGNORECASE)
-_SITES = ("site-packages", "dist-packages")  # Debian's name for them is the other
+_SITES = ("site-packages", "dist-packages")  # the second is Debian's name
 
 
 def packages(folder: Path) -> Path:
-    """A new folder with a link to each package, for a search path."""
+    """Fill a new folder with a link to each package, for a search path, and return it."""
     folder.mkdir()
     for path in (path for entry in sys.path if entry.endswith(_SITES) for path in Path(entry).glob("*")):
         if not _OURS.match(path.name) and not (folder / path.name).exists():
@@ -26,7 +26,7 @@ def packages(folder: Path) -> Path:
 
 
 def mpi(environment: Path) -> None:
-    """Links to MPI's library and launcher, which are looked for beside Python."""
+    """Link MPI's library and launcher, which are searched in the environment of Python."""
     for file in importlib.metadata.files("mpich") or ():
         path = Path(os.path.normpath(str(file.locate())))
         if path.is_relative_to(sys.prefix) and not any(part in _SITES for part in path.parts):

@@ -1,14 +1,11 @@
-"""The numbers of runs in pages, both lessons in docs/, and what the package brings of committed runs: times, chapters.
+"""The lesson's pages and package data, and the numbers of committed runs in pages.
 
-`python -m tools.lesson` writes all of them anew.
-
-In a page such a number is a link to the run that it comes from, whose title says what it is, such as
-[7.8x](../results/cpu-2-ranks-epyc "mpi / ring-flags at 8 B").  A title is one of `lesson`'s numbers.py.  The tables
-between the marks of BLOCKS are computed: from the textbooks' closed forms, or from runs.
+In a page a number is a link to its run, and the title of the link says which number it is:
+[7.8x](../results/cpu-2-ranks-epyc "mpi / ring-flags at 8 B").  collbench/commands/lesson/numbers.py defines the titles.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -18,17 +15,15 @@ from collbench.commands.lesson.numbers import Numbers, hand_written, ratio
 from collbench.results import family
 from collbench.runfile.store import read
 from collbench.units import format_seconds, format_size
-from tools import ROOT, lesson_chapters, lesson_page, lesson_places
+from tools import ROOT, block, lesson_chapters, lesson_page, lesson_places, table
 from tools.model import closed_forms as forms
 
-WRITTEN = {"lesson": lesson_page.page, "lesson-scaling": lesson_page.scaling_page}
-"""Pages in docs/ that are written from the texts of `collbench lesson`."""
 WITH_NUMBERS = ("kernels", "lesson", "measuring", "model")
 PAGES = ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in WITH_NUMBERS)
 NUMBER = re.compile(r'\[([^\]\n]+)\]\((\.\./results/[\w-]+) "([^"]+)"\)')
 
-RANKS, GPUS = 64, 8  # in all, and of a node
-BETWEEN, INSIDE = (5e-6, 1 / 50e9), (1e-6, 1 / 370e9)  # seconds of a message and of a byte: a network card, NVLink
+RANKS, GPUS = 64, 8  # ranks in all, and of a node
+BETWEEN, INSIDE = (5e-6, 1 / 50e9), (1e-6, 1 / 370e9)  # seconds a message and a byte: network card, NVLink
 TEXTBOOK: dict[str, Callable[[float], float]] = {
     "ring": lambda size: forms.ring_allreduce(RANKS, size, *BETWEEN),
     "recursive doubling": lambda size: forms.recursive_doubling(RANKS, size, *BETWEEN),
@@ -48,69 +43,57 @@ GPU_SIZES = (8, 2**15, 2**19, 2**21, 2**27)
 
 @cache
 def numbers(folder: Path) -> Numbers:
-    """What the all-reduces of a run say."""
+    """Return the numbers of the all-reduces of a run."""
     return Numbers.of(read(folder).results)
 
 
-def value(folder: Path, title: str) -> str:
-    """What a title says; KeyError if the run has no such thing."""
-    return numbers(folder).value(title)
-
-
-def textbook() -> str:
-    """What the algorithms take by their closed forms, as a table."""
-    sizes = " | ".join(map(format_size, TEXTBOOK_SIZES))
-    lines = [f"| algorithm | {sizes} |", "|---|" + "---|" * len(TEXTBOOK_SIZES)]
+def textbook() -> list[str]:
+    """Return a table of the algorithms' times by their closed forms."""
+    rows = []
     for name, seconds in TEXTBOOK.items():
-        lines.append(f"| {name} | {' | '.join(format_seconds(seconds(size)) for size in TEXTBOOK_SIZES)} |")
-    return "\n".join(lines)
+        rows.append([name, *(format_seconds(seconds(size)) for size in TEXTBOOK_SIZES)])
+    return table(["algorithm", *map(format_size, TEXTBOOK_SIZES)], rows)
 
 
-def several_libraries() -> str:
-    """Every MPI library, the best rung, and how much faster that is."""
-    sizes = " | ".join(map(format_size, LIBRARY_SIZES))
-    lines = [f"| | {sizes} |", "|---|" + "---|" * len(LIBRARY_SIZES)]
+def several_libraries() -> list[str]:
+    """Return a table of every MPI library, the best rung, and the ratio of the best library to it."""
     measured = numbers(LIBRARIES).timed
-    own = dict.fromkeys(name for name, _ in measured if family(name) == "mpi")
-    for name in own:
-        rows = [measured[name, size] for size in LIBRARY_SIZES]
-        lines.append(f"| {rows[0].label} | {' | '.join(format_seconds(row.typical) for row in rows)} |")
+    rows = []
+    for name in dict.fromkeys(name for name, _ in measured if family(name) == "mpi"):
+        timed = [measured[name, size] for size in LIBRARY_SIZES]
+        rows.append([timed[0].label, *(format_seconds(row.typical) for row in timed)])
     rungs = [_fastest(size, hand_written) for size in LIBRARY_SIZES]
     mpis = [_fastest(size, is_library) for size in LIBRARY_SIZES]
-    lines.append(f"| the best rung | {' | '.join(f'{rung}, {format_seconds(took)}' for rung, took in rungs)} |")
-    factors = (f"{ratio(slow / fast)}" for (_, slow), (_, fast) in zip(mpis, rungs, strict=True))
-    lines.append(f"| the best MPI over it | {' | '.join(factors)} |")
-    return "\n".join(lines)
+    rows.append(["the best rung", *(f"{rung}, {format_seconds(took)}" for rung, took in rungs)])
+    factors = (ratio(slow / fast) for (_, slow), (_, fast) in zip(mpis, rungs, strict=True))
+    rows.append(["the best MPI over it", *map(str, factors)])
+    return table(["", *map(format_size, LIBRARY_SIZES)], rows)
 
 
 def _fastest(size: int, wanted: Callable[[str], bool]) -> tuple[str, float]:
-    """Implementation and seconds."""
+    """Return the fastest of the wanted implementations at a size, and its seconds."""
     rows = numbers(LIBRARIES).timed.items()
     times = {name: row.typical for (name, nbytes), row in rows if nbytes == size and wanted(name)}
     name = min(times, key=lambda name: times[name])
     return name, times[name]
 
 
-def one_h100() -> str:
-    """NCCL, three rungs of the ring and the best rung on one GPU that ranks share: the README's table."""
+def one_h100() -> list[str]:
+    """Return the README's table of one GPU that ranks share: NCCL, three rungs of the ring and the best rung."""
     measured, sizes = numbers(ONE_GPU), (8, 2**21, 2**27)
-    lines = [f"| | {' | '.join(map(format_size, sizes))} |", "|---|" + "---|" * len(sizes)]
     rungs = {measured.timed[measured.library, 8].label: "library", "`ring-host`: the host waits": "ring-host"}
     rungs |= {"`ring-flags`: flags in memory": "ring-flags", "`ring-ll`: data with flags": "ring-ll", "the best": ""}
-    for words, name in rungs.items():
-        cells = (_over_the_library(measured, name, size) for size in sizes)
-        lines.append(f"| {words} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    rows = [[words, *_over_the_library(measured, name, sizes)] for words, name in rungs.items()]
+    return table(["", *map(format_size, sizes)], rows)
 
 
-def on_a_gpu() -> str:
-    """NCCL and every rung on one GPU that ranks share: waits one after the other, times, NCCL's time over each."""
-    measured = numbers(ONE_GPU)
-    lines = [f"| | waits | {' | '.join(map(format_size, GPU_SIZES))} |", "|---|---|" + "---|" * len(GPU_SIZES)]
+def on_a_gpu() -> list[str]:
+    """Return a table of one GPU that ranks share: NCCL and every rung, with waits, times and NCCL's time over each."""
+    measured, rows = numbers(ONE_GPU), []
     for name in dict.fromkeys(name for name, _ in measured.timed if name != "auto"):
-        cells = (_over_the_library(measured, name, size) for size in GPU_SIZES)
-        lines.append(f"| `{name}` | {_waits(name, measured.timed[name, 8].case)} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        waits = _waits(name, measured.timed[name, 8].case)
+        rows.append([f"`{name}`", waits, *_over_the_library(measured, name, GPU_SIZES)])
+    return table(["", "waits", *map(format_size, GPU_SIZES)], rows)
 
 
 def _waits(name: str, case: Case) -> str:
@@ -119,33 +102,36 @@ def _waits(name: str, case: Case) -> str:
     return f"{cost(case).steps} x {cost(case).wait.name.lower()}" if cost else ""
 
 
-def _over_the_library(measured: Numbers, name: str, size: int) -> str:
-    """Return a time, and how many times as fast as the library that is; of the best rung, if none is named."""
-    found = name or measured.best(size)
-    if (found, size) not in measured.timed and found != "library":
-        return ""
-    seconds = measured.seconds(found, size)
-    faster = "" if found in ("library", measured.library) else f", {ratio(measured.seconds('library', size) / seconds)}"
-    return f"{'' if name else f'`{found}` '}{format_seconds(seconds)}{faster}"
+def _over_the_library(measured: Numbers, name: str, sizes: Sequence[int]) -> Iterator[str]:
+    """Yield the time at each size, and the library's time over it; without a name, of the best rung."""
+    for size in sizes:
+        found = name or measured.best(size)
+        if (found, size) not in measured.timed and found != "library":
+            yield ""
+            continue
+        seconds, library = measured.seconds(found, size), measured.seconds("library", size)
+        faster = "" if found in ("library", measured.library) else f", {ratio(library / seconds)}"
+        yield f"{'' if name else f'`{found}` '}{format_seconds(seconds)}{faster}"
 
 
-BLOCKS = {"textbook": textbook, "libraries": several_libraries, "one_h100": one_h100, "on_a_gpu": on_a_gpu}
-BLOCK = re.compile(r"(<!-- (\w+) -->\n)(?:(?!<!--).)*(<!-- end -->)", re.DOTALL)
+def with_numbers(text: str) -> str:
+    """Return the text of a page with every number as its run has it; KeyError if a run does not have the number."""
+
+    def link(match: re.Match[str]) -> str:
+        _, run, title = match.groups()
+        return f'[{numbers((ROOT / "docs" / run).resolve()).value(title)}]({run} "{title}")'
+
+    return NUMBER.sub(link, text)
 
 
-def rewritten(text: str, root: Path = ROOT) -> str:
-    """A lesson with every number as the runs of a checkout have it."""
-    text = BLOCK.sub(lambda match: f"{match[1]}{BLOCKS[match[2]]()}\n{match[3]}", text)
-    return NUMBER.sub(
-        lambda match: f'[{value((root / "docs" / match[2]).resolve(), match[3])}]({match[2]} "{match[3]}")', text
-    )
-
-
-if __name__ == "__main__":
-    lesson_places.ASSET.write_text(lesson_places.written())  # which the page's texts read
-    lesson_chapters.ASSET.write_text(lesson_chapters.written())
-    for name, text in WRITTEN.items():
-        (ROOT / "docs" / f"{name}.md").write_text(text())
+def written() -> Iterator[tuple[Path, str]]:
+    """Yield all files and their texts; the package data come first, because the pages read them."""
+    yield from lesson_places.written()
+    yield from lesson_chapters.written()
+    yield from lesson_page.written()
+    yield block("README.md", "one_h100", one_h100())
+    yield block("docs/kernels.md", "on_a_gpu", on_a_gpu())
+    yield block("docs/measuring.md", "libraries", several_libraries())
+    yield block("docs/model.md", "textbook", textbook())
     for page in PAGES:
-        page.write_text(rewritten(page.read_text()))
-        print(f"{len(NUMBER.findall(page.read_text()))} numbers in {page.relative_to(ROOT)}")
+        yield page, with_numbers(page.read_text())

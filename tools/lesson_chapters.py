@@ -1,13 +1,12 @@
-"""The chapters on training steps that the lesson's page brings: what `collbench step` says in them.
+"""The lesson's chapters on training steps: collbench/commands/lesson/assets/chapters.json.
 
-`python -m tools.lesson` writes them into collbench/commands/lesson/assets/chapters.json, from the texts in
-lesson_chapters.toml.
+The texts are in lesson_chapters.toml.  Their numbers are results of `collbench step`.
 """
 
 import math
 import tempfile
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,23 +26,22 @@ from collbench.runfile.store import Run, read
 from collbench.units import format_seconds, format_size
 from tools import ROOT
 
-ASSET = ASSETS / "chapters.json"
 MEASURED = ROOT / "results" / "cpu-2-ranks-styles"
 TEXTS = Path(__file__).with_suffix(".toml")
-_SHOWN = ("name", "title", "choices", "after", "command")  # of a chapter's texts, as they are on the page
+_SHOWN = ("name", "title", "choices", "after", "command")  # texts of a chapter that are copied to the page
 
 
 class Facts(NamedTuple):
-    """What the run of a chapter says."""
+    """The numbers of a chapter's run, and the right answer."""
 
     numbers: Mapping[str, str]  # by the names in the chapter's texts
     answer: int  # index of the right choice
 
 
-def written() -> str:
-    """Return the text of the file that the package brings."""
+def written() -> Iterator[tuple[Path, str]]:
+    """Yield the file and its text."""
     chapters = [chapter(text) for text in tomllib.loads(TEXTS.read_text(encoding="utf-8"))["chapter"]]
-    return msgspec.json.format(msgspec.json.encode(chapters), indent=1).decode() + "\n"
+    yield ASSETS / "chapters.json", msgspec.json.format(msgspec.json.encode(chapters), indent=1).decode() + "\n"
 
 
 def chapter(text: Part) -> Part:
@@ -56,7 +54,7 @@ def chapter(text: Part) -> Part:
 
 
 def predicted(command: str) -> Run:
-    """Return the run of a command of `collbench step` that measures nothing."""
+    """Return the run that a command of `collbench step` predicts."""
     _, _, name, *words = command.split()
     made_by = {"scale": sessions.scale_session, "overlap": sessions.overlap_session}
     with tempfile.TemporaryDirectory() as folder:
@@ -67,7 +65,7 @@ def predicted(command: str) -> Run:
 
 
 def _speed_up(run: Run, text: Part) -> Facts:
-    """Return what a scaling says of its most ranks."""
+    """Return the numbers of a scaling at its largest number of ranks."""
     curve = curves(run.results)[0]
     point = curve.last
     row = point.row
@@ -85,7 +83,7 @@ def _speed_up(run: Run, text: Part) -> Facts:
 
 
 def _overlap(run: Run, text: Part) -> Facts:
-    """Return what the fastest step with overlap says."""
+    """Return the numbers of the fastest step with overlap."""
     known = [each for each in overlaps(run.results) if math.isfinite(each.hidden.value)]
     best = min(known, key=lambda each: each.row.typical)
     hidden = min(1.0, max(0.0, best.hidden.value))
@@ -104,7 +102,7 @@ def _overlap(run: Run, text: Part) -> Facts:
 
 
 def _asynchronous(run: Run, text: Part) -> Facts:
-    """Return who of ring and asynchronous reaches the loss first."""
+    """Return the numbers of both strategies, and the one that reaches the loss first."""
     ranked = ranking(run.results)
     assert ranked
     entries = {entry.name: entry for entry in ranked.entries}
@@ -123,4 +121,4 @@ FACTS: Mapping[str, Callable[[Run, Part], Facts]] = {
     "overlap": _overlap,
     "asynchronous": _asynchronous,
 }
-"""What says the numbers of a chapter, by its name."""
+"""The function of each chapter's numbers, by its name."""

@@ -1,9 +1,10 @@
 """docs/lesson.md and docs/lesson-scaling.md, from the texts of `collbench lesson` and the committed runs.
 
-Numbers of runs are links to their run, whose titles tools/lesson.py holds against it.
+Numbers are links to their runs; tools/lesson.py updates them.
 """
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from collbench.commands.lesson import breaks, numbers, screens
 from collbench.commands.lesson.content import Code, Content, Part
@@ -11,10 +12,10 @@ from collbench.commands.lesson.screens import Voice
 from collbench.results import PARTS
 from collbench.runfile.store import read
 from collbench.units import format_rate, format_seconds, format_size
-from tools import ROOT
+from tools import ROOT, table
 
 TIMED, EXPLAINED = "cpu-2-ranks", "cpu-2-ranks-explained"
-PICTURES = {  # below the text of a screen
+PICTURES = {  # by the screen that they follow
     "ring-host": f"![Time of every rung by size](../results/{TIMED}/latency.png)",
     "ring-flags": f"![What each rank of `ring-flags` did in 8 B](../results/{EXPLAINED}/"
     "timeline-allreduce-float-sum-8B-ring-flags.png)",
@@ -25,22 +26,22 @@ PICTURES = {  # below the text of a screen
 }
 
 STEPS = {
-    "cpu-4-ranks-scale": "one, two and four ranks",
-    "cpu-2-ranks-overlap": "all kinds of overlap, without a sure gain",
-    "cpu-2-ranks-narrow": "narrow wire formats: times and errors",
-    "cpu-2-ranks-jitter-slow": "late ranks, with rank 1 computing 1.5 times as much",
-    "cpu-2-ranks-jitter": "the same without a slow rank",
-    "cpu-2-ranks-styles": "strategies, with rank 1 computing four times as much",
-    "cpu-2-ranks-styles-even": "the same without a slow rank",
+    "cpu-4-ranks-scale": "a step on one, two and four ranks",
+    "cpu-2-ranks-overlap": "every way to overlap; none certainly gains",
+    "cpu-2-ranks-narrow": "narrower wires: their times and their errors",
+    "cpu-2-ranks-jitter-slow": "the last rank of each step, with 50 % more work for rank 1",
+    "cpu-2-ranks-jitter": "the same with equal work; no rank is accused",
+    "cpu-2-ranks-styles": "strategies, with four times the work for rank 1",
+    "cpu-2-ranks-styles-even": "the same with equal work",
 }
-"""The committed runs of training steps, and their subjects."""
+"""The committed runs of training steps, with a description of each."""
 
 
 class Linked(Voice):
-    """Fills numbers in as links to the run that they come from."""
+    """Writes numbers as links to their runs."""
 
     def value(self, title: str) -> str:
-        """Return what a title says; the name of an implementation stays a word."""
+        """Return the text for a title: a link for a number, a word for the name of an implementation."""
         said, (kind, _, rest) = super().value(title), title.partition(":")
         place, _, there = rest.partition(":")
         if kind == "m" and (run := numbers.places()[place].run):
@@ -60,32 +61,34 @@ def content() -> Content:
     return screens.content(runs, voice=Linked)
 
 
-def page() -> str:
-    """Return the text of docs/lesson.md."""
-    lesson = content()
-    return "\n".join(line.rstrip() for line in "\n\n".join(_parts(lesson)).splitlines()) + "\n"
+def written() -> Iterator[tuple[Path, str]]:
+    """Yield both pages and their texts."""
+    lines = "\n\n".join(_parts(content())).splitlines()
+    yield ROOT / "docs" / "lesson.md", "\n".join(line.rstrip() for line in lines) + "\n"
+    yield ROOT / "docs" / "lesson-scaling.md", scaling_page()
 
 
 def scaling_page() -> str:
-    """Return the text of docs/lesson-scaling.md: the chapters on training steps, and the runs that measured them."""
+    """Return the text of docs/lesson-scaling.md: the chapters on training steps, and their runs."""
     parts = [
         "# The second lesson: what more ranks bring",
-        "The [first lesson](lesson.md) is about one all-reduce. In this one, ranks compute and add up their "
-        "gradients: a training [step](steps.md). These are the last chapters of `collbench lesson`.",
+        "This lesson is about training on more GPUs. The [first lesson](lesson.md) explains one all-reduce. Here "
+        "ranks compute and add up their gradients, which is a [step](steps.md). `collbench lesson` ends with the same "
+        "chapters. Guess before you open an answer.",
     ]
     for number, chapter in enumerate(content().chapters, 1):
         parts += [f"## {number}. {chapter['title']}\n\n{chapter['idea']}", _question(chapter)]
         parts += [f"`{chapter['command']}`", chapter["after"]]
     runs = "\n".join(f"* [{run}](../results/{run}): {shows}" for run, shows in STEPS.items())
-    parts.append(f"## Measured on two cores\n\n`collbench report results/RUN` shows a whole run.\n\n{runs}")
+    parts.append(f"## Measured on two cores\n\n`collbench report results/RUN` shows all of a run.\n\n{runs}")
     return "\n\n".join(parts) + "\n"
 
 
 def _parts(lesson: Content) -> Iterator[str]:
     yield f"# {lesson.title}"
     yield (
-        "`collbench lesson` writes this page with the numbers of *your* machine, moving drawings, and kernels that it "
-        "breaks on purpose. Here each number links to its committed run."
+        "`collbench lesson` writes this page with the numbers of *your* machine, with animations and with kernels that "
+        "it breaks on purpose. On this page, each number is a link to its committed run."
     )
     yield lesson.intro
     yield f"## One formula\n\n{lesson.formula}"
@@ -127,7 +130,7 @@ def _screen(number: int, screen: Part) -> Iterator[str]:
 
 
 def _code(before: Sequence[Code], now: Sequence[Code], unchanged: set[str]) -> Iterator[str]:
-    """The code; where it takes the place of another, with what goes and what comes."""
+    """Yield the code, as a diff if it replaces other code."""
     yield "```diff" if before else "```python" if now[0].file.endswith(".py") else "```c++"
     for parts, mark in ((before, "- "), (now, "+ " if before else "")):
         file = ""
@@ -139,19 +142,21 @@ def _code(before: Sequence[Code], now: Sequence[Code], unchanged: set[str]) -> I
     yield "```"
 
 
-def _formulas(lesson: Content) -> Iterator[str]:
-    """A row a rung: its terms at a small and at a large size."""
+def _formulas(lesson: Content) -> list[str]:
+    """Return a table of the terms of each rung at a small and at a large size."""
     shown = [screen for screen in lesson.screens if screen["formulas"]]
     sizes = [formula.nbytes for formula in shown[0]["formulas"]]
-    yield f"| rung | steps | {' | '.join(f'{format_size(size)} | the rest' for size in sizes)} |"
-    yield "|---" * (2 + 2 * len(sizes)) + "|"
+    heads, rows = ["rung", "steps"], []
+    for size in sizes:
+        heads += [format_size(size), "the rest"]
     for screen in shown:
         terms = {formula.nbytes: formula for formula in screen["formulas"]}
-        cells = []
+        row = [f"`{screen['name']}`", f"{screen['formulas'][0].steps:g}"]
         for size in sizes:
             known = terms.get(size)
-            cells += [format_seconds(known.seconds), format_seconds(known.rest)] if known else ["", ""]
-        yield f"| `{screen['name']}` | {screen['formulas'][0].steps:g} | {' | '.join(cells)} |"
+            row += [format_seconds(known.seconds), format_seconds(known.rest)] if known else ["", ""]
+        rows.append(row)
+    return table(heads, rows)
 
 
 def _reason(reason: Part) -> str:
@@ -160,8 +165,8 @@ def _reason(reason: Part) -> str:
 
 def _broken() -> Iterator[str]:
     yield (
-        "## Break it\n\nThe page tries each change on your machine, and shows whether the check of a sweep and a race "
-        "detector notice it. The PTX memory model allows each bad end:\n"
+        "## Break it\n\n`collbench lesson` tries each change on your machine, and reports whether the check of a sweep "
+        "and a race detector notice it. The memory model of PTX allows each wrong result:\n"
     )
     for experiment in breaks.experiments():
         steps = breaks.witnesses()[experiment["name"]]["steps"]
@@ -171,10 +176,11 @@ def _broken() -> Iterator[str]:
 
 
 def _end(lesson: Content) -> str:
-    sources = "\n".join(f"* {where}" for where in dict.fromkeys(where for _, where in lesson.sources))
+    places = dict.fromkeys(where for _, where in lesson.sources)
+    sources = "\n".join(f"* {where}" for where in places)
     return (
         "## Now you\n\n`collbench exercise` has ten puzzles: kernels with a hole, and a judge that names the first "
-        "wrong element and finds races.\n\n[Why the kernels are right](kernels.md) · "
+        "wrong element and catches races.\n\n[Why the kernels are right](kernels.md) · "
         "[what textbooks count](model.md#what-textbooks-count) · [when hand-written kernels win on "
         "GPUs](model.md#when-hand-written-kernels-win) · [which "
         "MPI](measuring.md#which-mpi) · [the second lesson: training steps](lesson-scaling.md)"

@@ -1,11 +1,8 @@
-"""The other machines that the lesson's page brings: what the model says of them, or what was measured there.
-
-`python -m tools.lesson` writes them into collbench/commands/lesson/assets/places.json, so that a lesson takes no time
-for them.
-"""
+"""Times of other machines for the lesson, predicted or measured: collbench/commands/lesson/assets/places.json."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import msgspec
 
@@ -21,14 +18,13 @@ from collbench.topology import files
 from collbench.topology.system import System, launched_in_graph
 from tools import ROOT
 
-ASSET = ASSETS / "places.json"
 SIZES = tuple(2**power for power in range(3, 28))  # 8 B to 128 MiB
 MEASURED = {
     "one-h100": ("one H100 shared by {} ranks", "nvidia-h100-1-gpu-4-ranks", ""),
     COMMITTED: ("two cores of an Intel Xeon", "cpu-2-ranks", "cpu-2-ranks-explained"),
 }
-"""By the place's name in the lesson's texts, what it is called on the page, its run in results/, and one of explain."""
-EXPLAINED_SIZES = (2**11, 2**19)  # of shares of time, which the texts are about
+"""By the machine's name in the lesson's texts: the name on the page, the run in results/, and the run of explain."""
+EXPLAINED_SIZES = (2**11, 2**19)  # sizes of the shares of time that the texts name
 
 
 @dataclass(frozen=True)
@@ -54,26 +50,26 @@ DESCRIBED = {
     "pcie4-l40s-no-p2p": Described("pcie4-l40s-no-p2p", "8 L40S over PCIe that cannot reach each other's memory"),
     "dgx-h100-2-nodes": Described("dgx-h100", "16 H100 in two nodes", ranks=16),
 }
-"""Where the model says what implementations take."""
+"""Machines with predicted times."""
 
 
-def written() -> str:
-    """Return the text of the file that the package brings, a line for each curve."""
+def written() -> Iterator[tuple[Path, str]]:
+    """Yield the file and its text, with a line for each curve."""
     places = {place: predicted(described) for place, described in DESCRIBED.items()}
     places |= {place: measured(*how) for place, how in MEASURED.items()}
     text = msgspec.json.encode(places).decode()
-    return text.replace("},", "},\n").replace('"curves":{', '"curves":{\n') + "\n"
+    yield ASSETS / "places.json", text.replace("},", "},\n").replace('"curves":{', '"curves":{\n') + "\n"
 
 
 def predicted(described: Described) -> LessonMachine:
-    """Return what the model says of a place."""
+    """Return the predictions for a machine."""
     system = described.load()
     rows = (row for name in choose("library,ladder", system.platform) for row in _curve(system, name))
     return _place(described.name, f"{MODEL}: {described.name}", system.ranks, Numbers.of(rows))
 
 
 def measured(name: str, run: str, explained: str) -> LessonMachine:
-    """Return what was measured in a run, of implementations that exist but for `auto`, and shares of another run."""
+    """Return the times of a run, without `auto`, and the shares of time of the run of explain."""
     found = read(ROOT / "results" / run)
     name, ranks = name.format(found.header.topology.ranks), found.header.topology.ranks
     rows = [row for row in found.results if row.implementation != "auto" and find(row.implementation)]

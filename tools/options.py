@@ -1,27 +1,27 @@
-"""The reference of all options, docs/options.md: `python -m tools.options` writes it from the commands themselves."""
+"""The reference of all options, docs/options.md, from the commands."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 
 from collbench.cli.group import by_section, group
 from tools import ROOT
 
-PAGE = ROOT / "docs" / "options.md"
 HEAD = """# Options
 
-Written by `python -m tools.options` from the commands; `collbench COMMAND --help` shows the same, with examples. An
-option means the same in every command that has it. TIME is written as `500ms`, `5s`, `2min` or `12h` (a number alone is
-seconds), SHARE as `5%` or `0.05`, SIZE in bytes or as `64K`, `1.5G`. What stands in an earlier table of this page
-in the same words is named below a table, and not said again. Elsewhere stand [variables of the
-environment](measuring.md#variables-of-the-environment), [exit statuses](measuring.md#exit-statuses) and [the programs
-of nccl-tests](formats.md#the-programs-of-nccl-tests).
+Written by `python -m tools.pages options` from the commands; `collbench COMMAND --help` shows the same, with
+examples. An option has the same meaning in every command that has it. TIME is `500ms`, `5s`, `2min` or `12h`; a number
+alone is in seconds. SHARE is `5%` or `0.05`, SIZE is in bytes or `64K`, `1.5G`. An option that an earlier table of this
+page has in the same words is only named below the table. Other pages list the [variables of the
+environment](measuring.md#variables-of-the-environment), the [exit statuses](measuring.md#exit-statuses) and the
+[programs of nccl-tests](formats.md#the-programs-of-nccl-tests).
 """
 
 
-def page() -> str:
-    """The text of the page."""
-    return "\n".join([HEAD, *_sections()])
+def written() -> Iterator[tuple[Path, str]]:
+    """Yield the page and its text."""
+    yield ROOT / "docs" / "options.md", "\n".join([HEAD, *_sections()])
 
 
 def _sections() -> Iterator[str]:
@@ -40,7 +40,7 @@ def _sections() -> Iterator[str]:
 
 
 def _command(command: click.Command, above: click.Context, name: str, said: set[tuple[str, str]]) -> Iterator[str]:
-    """The heading of a command, options that no command before has in the same words, and the names of the others."""
+    """Yield the heading of a command, its new options, and the names of options that an earlier command has alike."""
     context = click.Context(command, info_name=name, parent=above, **command.context_settings)
     if isinstance(command, click.Group):
         yield f"### `collbench {name}`\n"
@@ -67,7 +67,7 @@ def _command(command: click.Command, above: click.Context, name: str, said: set[
 
 
 def _record(option: click.Parameter, context: click.Context) -> tuple[str, str] | None:
-    """The option's line in the help; of one that the help hides, too."""
+    """Return the option's line in the help, even if the option is hidden."""
     hidden = isinstance(option, click.Option) and option.hidden
     if hidden:
         option.hidden = False
@@ -80,7 +80,3 @@ def _record(option: click.Parameter, context: click.Context) -> tuple[str, str] 
 
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

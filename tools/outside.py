@@ -1,7 +1,7 @@
-"""The package as others get it: installed into an environment of its own, and used in an empty folder.
+"""A test of wheel and sdist: install them into new environments, and use them in an empty folder.
 
-`python tools/outside.py FILE...` does so for each wheel or sdist named, with the Python that it is given to; what the
-package needs is downloaded.  Only Python's own library is imported here, so that any Python can.
+`python tools/outside.py FILE...` tests each file with the Python that runs it, and downloads the dependencies.  Only
+the standard library is imported, so that any Python can run it.
 """
 
 import os
@@ -30,7 +30,7 @@ sys.exit(f"not of this environment: {strangers}" if strangers else 0)
 
 @dataclass(frozen=True)
 class Trial:
-    """A command of the environment's `bin`, and a pattern that its output must hold."""
+    """A command of the environment's `bin`, and a pattern of its output."""
 
     command: tuple[str, ...]
     prints: str
@@ -43,21 +43,21 @@ TRIALS = (
     Trial(("collbench", "predict", "dgx-h100", "-b", "1M", "-e", "1M", "--no-plot"), r"1 MiB +nccl.* predicted"),
     Trial(
         ("collbench", "sweep", "--on", "cpu", "--impl", "mpi,two-shot", "-b", "8", "-e", "8", "--out", "run"),
-        r"two-shot.* (ok|disturbed)",  # by whatever else the machine does
+        r"two-shot.* (ok|disturbed)",  # other programs may disturb it
     ),
     Trial(("collbench", "report", "run"), r"report\.html"),
 )
-"""What a user does first; between them they need every kind of file: modules, kernels, presets, templates."""
+"""A user's first commands; together they need every kind of file: modules, kernels, presets, templates."""
 
 
 def surroundings() -> dict[str, str]:
-    """The variables of a user who has neither this checkout nor this Python on a path."""
+    """Return the variables of a user without this checkout and this Python on a path."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-    return kept | {"PYTHONWARNINGS": "default"}  # what the next Python will refuse is told
+    return kept | {"PYTHONWARNINGS": "default"}  # to show warnings of features that the next Python removes
 
 
 def tried(environment: Path, variables: Mapping[str, str]) -> list[str]:
-    """What each trial printed, in a new folder with nothing in it; RuntimeError with the words of one that fails."""
+    """Return the output of each trial, in a new empty folder; RuntimeError with the output of a failure."""
     printed = []
     with tempfile.TemporaryDirectory() as folder:
         for trial in TRIALS:
@@ -78,14 +78,14 @@ def tried(environment: Path, variables: Mapping[str, str]) -> list[str]:
 
 
 def installed(file: Path, environment: Path, variables: Mapping[str, str]) -> None:
-    """Put that wheel or sdist and what it needs into an environment; CalledProcessError where pip cannot."""
+    """Install a wheel or sdist with its dependencies into an environment; CalledProcessError if pip fails."""
     pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    quiet = {**variables, "PYTHONWARNINGS": "ignore"}  # pip's are its own matter
+    quiet = {**variables, "PYTHONWARNINGS": "ignore"}  # hides pip's own warnings
     subprocess.run([*pip, str(file.resolve())], cwd=environment, env=quiet, check=True)
 
 
 def main(files: list[str]) -> None:
-    """Install each and try it; the first that fails ends it all with its words."""
+    """Install and try each file; the first failure ends the program with its output."""
     if not files:
         sys.exit("outside.py: error: no wheel or sdist is named; fix: make wheel, then dist/*")
     for name in files:

@@ -1,15 +1,14 @@
-"""The README's pictures of the lesson and of the judge of exercises: `python -m tools.pictures` draws both again.
+"""The README's pictures of the lesson and of the judge of exercises.
 
-The lesson is that of committed runs, the judge's words are those on a known wrong answer, so nothing is measured.  Each
-picture keeps the words that it shows, but for those that a busy machine may change, in the PNG, so a test says when the
-commands say something else.
+The lesson is of committed runs, and the judge judges a known wrong answer, so nothing is measured.  Each PNG holds the
+words that it shows, except for those that vary on a busy machine, by which a test finds an outdated picture.
 """
 
 import base64
 import html
 import io
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,14 +23,14 @@ from tools.gallery import signed
 
 FOLDER = ROOT / "docs" / "pictures"
 WORDS = "collbench-words"  # the key of the words in a PNG
-WIDTH = 1000  # of the page, in its pixels
-COLOURS = 256  # of a committed picture: letters stay sharp, and the file small
+WIDTH = 1000  # of the page, in CSS pixels
+COLOURS = 256  # of a committed picture: enough for sharp letters in a small file
 
 RUNS = ("results/cpu-2-ranks", "results/cpu-2-ranks-explained")
-RUNG = "one-shot"  # whose part of the lesson is shown
-EVENTS = 6  # how far into its recorded operation
+RUNG = "one-shot"  # the rung with the part of the lesson that is shown
+EVENTS = 6  # steps into its recorded operation
 EXERCISE, WRONG = "1", "flags are relaxed"
-STEADY = r"^(\$|Exercise|mistake:)"  # lines of the judge that no order of threads changes
+STEADY = r"^(\$|Exercise|mistake:)"  # lines of the judge that do not depend on the order of threads
 
 TERMINAL = """<!doctype html><meta charset="utf-8"><style>
 body { margin: 0; background: #fcfbf9 }
@@ -42,7 +41,7 @@ b { color: #8fd3ff } i { color: #9be29b; font-style: normal }
 
 
 class Page(NamedTuple):
-    """A page in a browser, the script that returns what to show of it as [top, height], and that of its words."""
+    """A page for the browser, and scripts: preparation, the shown part as [top, height], and its words."""
 
     text: str
     prepare: str
@@ -51,7 +50,7 @@ class Page(NamedTuple):
 
 
 def lesson() -> Page:
-    """One rung of the lesson of the committed runs: its title, text and recorded operation."""
+    """Return the page with one rung of the lesson: its title, text and recorded operation."""
     with tempfile.TemporaryDirectory() as folder:
         output_of(["lesson", *(str(ROOT / run) for run in RUNS), "-o", folder], folder, COLLBENCH_STATE=folder)
         text = Path(folder, "lesson.html").read_text(encoding="utf-8")
@@ -70,7 +69,7 @@ def lesson() -> Page:
 
 
 def judge() -> Page:
-    """What `collbench exercise check` says of a wrong answer, as a terminal shows it."""
+    """Return the page with the output of `collbench exercise check` for a wrong answer, as in a terminal."""
     exercise = find(EXERCISE)
     wrong = next(answer for answer in answers(exercise) if answer.name == WRONG)
     with tempfile.TemporaryDirectory() as home:
@@ -114,15 +113,8 @@ def words_of(content: bytes) -> str:
         return str(picture.info[WORDS])
 
 
-def main() -> None:
-    """Draw all pictures into their folder."""
-    FOLDER.mkdir(exist_ok=True)
+def written() -> Iterator[tuple[Path, bytes]]:
+    """Yield each picture and its bytes."""
     with opened() as browser:
         for name, page in PICTURES.items():
-            content = drawn(browser, page())
-            (FOLDER / name).write_bytes(content)
-            print(f"{FOLDER / name}: {len(content) // 1024} kB", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+            yield FOLDER / name, drawn(browser, page())

@@ -1,20 +1,21 @@
-"""`make results`: measures the committed runs anew, those of a GPU only if they are named, and says what follows.
+"""`make results`: measure the committed CPU runs anew, write the lesson from them, and print the constants that follow.
 
-Each run replaces its folder in results/ once it is whole.  Then the lessons are written anew, and what must be
-copied by hand is printed: where the README's table is, and what constants of collbench/platforms/cost.py would
-follow.  Those there are fitted to another machine (results/cpu-2-ranks-epyc); tests/test_cost.py says whether `auto`
-chooses well by them here too.
-Wants a machine on which nothing else runs, for a quarter of an hour; runs of described systems are predicted.
+A run replaces its folder in results/ when it is complete.  Runs of described systems are predicted, runs of a GPU are
+measured only if they are named.  The constants of collbench/platforms/cost.py are fitted to another machine
+(results/cpu-2-ranks-epyc); tests/test_cost.py checks that `auto` chooses well by them on the new runs, too.  This takes
+a quarter of an hour on a machine without other work.
 """
 
-import argparse
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
+import click
 import numpy as np
 
 from collbench.algorithms import implementations
@@ -25,62 +26,29 @@ from tools import ROOT
 
 RESULTS = ROOT / "results"
 
-RUNS = {
-    "cpu-2-ranks": "sweep --op allreduce --on cpu",
-    "cpu-2-ranks-libraries": "sweep --op allreduce --on cpu --mpi {mpi}",
-    "cpu-2-ranks-explained": "explain --on cpu -b 8 -e 128M -f 256",
-    "cpu-4-ranks-yield": "sweep --on cpu --ranks 4 -e 128 -f 16 --impl mpi,ring-flags --spin yield",
-    "cpu-4-ranks-busy": "sweep --on cpu --ranks 4 -e 128 -f 16 --impl mpi,ring-flags --spin busy",
-    "cpu-4-ranks-scale": "step scale --on cpu --ranks 1,2,4 --mode both --budget 4",
-    "cpu-2-ranks-overlap": "step overlap --on cpu",
-    "cpu-2-ranks-narrow": "sweep --on cpu --impl mpi,auto,narrow -b 4K -e 64M",
-    "cpu-4-ranks-bits": (
-        "verify --bits --on cpu -g 2,3,4 -e 64K --impl mpi,ring-flags,one-shot-ll,two-shot,auto,narrow"
-    ),
-    "cpu-4-ranks-pairs": "scan --pairs --on cpu --ranks 4 --impl mpi",
-    "cpu-2-ranks-jitter": "step scale --on cpu --ranks 2",
-    "cpu-2-ranks-jitter-slow": "step scale --on cpu --ranks 2 --slow-rank 1:1.5",
-    "cpu-2-ranks-styles-even": "step strategies --on cpu --target 0.28",
-    "cpu-2-ranks-styles": "step strategies --on cpu --slow-rank 1 --target 0.28",
-    "dgx-h100-scale": "step scale --on dgx-h100 --ranks 8..4096",
-    "dgx-h100-overlap": "step overlap --on dgx-h100 --ranks 64",
-    "dgx-h100-narrow": "predict dgx-h100 --impl library,two-shot,narrow -b 4K -e 4G",
-    "dgx-a100-train": (
-        "train --model gpt3-175b --on dgx-a100 --gpus 1024 --batch 1536 --scale 8..8192 "
-        "--compare-interconnects dgx-h100,ethernet-100g-tcp,gb200-nvl72 --price 2.5"
-    ),
-    "pcie4-4090-p2p-narrow": "predict pcie4-4090-p2p --impl library,two-shot,narrow -b 4K -e 4G",
-}
-"""The command that measures each run, by its folder; `{mpi}` stands for the libraries."""
-ON_ONE_GPU = {
-    "nvidia-h100-1-gpu-4-ranks": "sweep --op allreduce --on gpu --ranks 4 --impl library,ladder -b 8 -e 256M -f 4",
-    "nvidia-h100-1-gpu-4-ranks-three": (
-        "sweep --op allreduce,broadcast,allgather --on gpu --ranks 4 "
-        "--impl nccl,ring-host,ring-pipelined,one-shot-ll,two-shot -b 1K -e 256M -f 16"
-    ),
-    "nvidia-h100-1-gpu-4-ranks-explained": "explain --impl ladder,narrow -b 64K -e 16M -f 256 --on gpu --ranks 4",
-}
+_LISTED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+RUNS, ON_ONE_GPU = _LISTED["runs"], _LISTED["runs-of-one-gpu"]
 
 
 def measure(folder: str, line: str, libraries: str) -> None:
-    """Into a folder beside, so that a run that fails leaves the old one."""
+    """Measure a run in a scratch folder, and replace the committed one; a run that fails leaves the old one."""
     with tempfile.TemporaryDirectory(dir=RESULTS) as scratch:
         place = Path(scratch, folder)
         arguments = [word.format(mpi=libraries) for word in line.split()]
-        command = [sys.executable, "-P", "-m", "collbench", *arguments, "--out", folder]  # which the run file keeps
+        command = [sys.executable, "-P", "-m", "collbench", *arguments, "--out", folder]  # the run file keeps this name
         print(f"\n$ collbench {' '.join(arguments)}", flush=True)
         subprocess.run(command, check=True, cwd=scratch, env=dict(os.environ, PYTHONPATH=str(ROOT)))
         old = RESULTS / folder
         committed = {path.name for path in old.iterdir()} if old.is_dir() else {path.name for path in place.iterdir()}
         for path in place.iterdir():
-            if path.name not in committed:  # of a long list of pictures those that a document shows
+            if path.name not in committed:  # only the pictures that a document shows
                 path.unlink()
         shutil.rmtree(old, ignore_errors=True)
         place.rename(old)
 
 
 def rungs_of(folder: str, changed: str = "ring-pipelined") -> list[Measurement]:
-    """The rows of a committed run that have costs, but of the implementation that has changed since then."""
+    """Return the rows of a committed run with a cost, except for the implementation that has changed since then."""
     known = {name for name, way in implementations().items() if way.cost and name != changed}
     rows = read(RESULTS / folder).results
     return [row for row in rows if isinstance(row, Measurement) and row.implementation in known]
@@ -93,7 +61,7 @@ def _cost(row: Measurement) -> Cost:
 
 
 def fitted(measured: list[Measurement]) -> Hardware:
-    """The constants with the least squares of relative errors; packets set the pace where there are any."""
+    """Return the constants with the smallest squares of relative errors; packets limit costs that have packets."""
     names = [wait for wait in Wait if wait is not Wait.EVENT]
     rows = []
     for sample in measured:
@@ -106,7 +74,7 @@ def fitted(measured: list[Measurement]) -> Hardware:
 
 
 def constants() -> str:
-    """What `FITTED` and `_TURN` in collbench/platforms/cost.py would be by these runs."""
+    """Return the values of `FITTED` and `_TURN` in collbench/platforms/cost.py for these runs."""
     found = fitted(rungs_of("cpu-2-ranks"))
     (crowded,) = (row for row in rungs_of("cpu-4-ranks-yield") if row.case.nbytes == 8)
     turn = crowded.typical / (_cost(crowded).steps * found.waits[Wait.FLAG])
@@ -114,17 +82,15 @@ def constants() -> str:
     return f"waits {{{waits}}}, memory {found.memory:.4g}, packets {found.packets:.4g}; _TURN {turn:.3g}"
 
 
-def main() -> None:
-    """All of them, or those that are named."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", nargs="*", help="default: all but those of a GPU")
-    parser.add_argument("--mpi", default="mpich,openmpi", help="libraries, as for `collbench sweep --mpi`")
-    options = parser.parse_args()
-    for folder in options.folders or RUNS:
-        measure(folder, (RUNS | ON_ONE_GPU)[folder], options.mpi)
+@click.command()
+@click.argument("folders", nargs=-1)
+@click.option("--mpi", default="mpich,openmpi", show_default=True, help="Libraries, as for `collbench sweep --mpi`.")
+def main(folders: Sequence[str], mpi: str) -> None:
+    """Measure these runs anew, or all except for those of a GPU."""
+    for folder in folders or RUNS:
+        measure(folder, (RUNS | ON_ONE_GPU)[folder], mpi)
     print(f"\ncollbench/platforms/cost.py: {constants()}")
-    subprocess.run([sys.executable, "-m", "tools.lesson"], check=True, cwd=ROOT)
-    print("README.md: its table is what the first sweep printed, its factors are in docs/lesson.md")
+    subprocess.run([sys.executable, "-m", "tools.pages", "lesson", "readme"], check=True, cwd=ROOT)
 
 
 if __name__ == "__main__":

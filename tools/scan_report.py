@@ -1,14 +1,14 @@
-"""How often `collbench scan` is right on made-up clusters, in tables of Markdown.
+"""`make scan-report`: the accuracy of `collbench scan` on simulated clusters, as Markdown tables.
 
-`python -m tools.scan_report` draws 6,600 clusters of tools/scan_worlds.py, in 20 minutes on two cores.  An
-answer is exact if it names all that is slow and nobody else, and false if it names somebody innocent.  It is missed if
-it is OK in spite of a fault that the scan says it would have seen.
+It draws 6,600 clusters of tools/scan_worlds.py, in 20 minutes on two cores.  An answer is exact if it names exactly the
+slow members, and false if it names one that is not slow.  It is missed if it is OK although the scan claims to see the
+fault.
 """
 
-import argparse
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
+import click
 import numpy as np
 
 from collbench.analysis.judgement import Word
@@ -19,11 +19,12 @@ from collbench.commands.scan.rows import MemberLevel, Members, Round, Scan
 from collbench.datatypes import DATATYPES, NONE
 from tools.scan_worlds import FAULTS, LIMIT, MOST, NOISES, SIZES, TABLE, Answer, Floats, World, drawn
 
+SEEDS, SEEDS_HEALTHY, SEEDS_FAULT = 20, 300, 60  # of a row of the table; of a noise without and with a fault
 HEAD = "| scans | exact | false | missed | OK, not in sight | UNKNOWN | rounds | sight |\n|" + "---|" * 9
 
 
 def scanned(world: World) -> Answer:
-    """Return the answer of `collbench scan` to a world."""
+    """Return the answer of `collbench scan` for a world."""
     work = Scan(2, LIMIT - 1, SIZES)
     of_size = partial(Case, COLLECTIVES["sendrecv"], dtype=DATATYPES["float"], redop=NONE, root=0, in_place=False)
     cases = {size: of_size(size, ranks=world.members, work=work) for size in SIZES}
@@ -40,7 +41,7 @@ def scanned(world: World) -> Answer:
 
 
 def common(world: World, answer: Answer) -> set[str]:
-    """The names of an answer: a direction of a link as the link, and all nodes of a slow leaf as the leaf."""
+    """Return the names of an answer in common form: a link without its direction, a leaf in place of all its nodes."""
     ends = [name.replace(" > ", " - ").split(" - ") for name in answer.named]
     found = {" - ".join(sorted(each, key=lambda end: int(end.split()[-1]))) for each in ends}
     for leaf in np.unique(world.leaves):
@@ -51,7 +52,7 @@ def common(world: World, answer: Answer) -> set[str]:
 
 
 def judged(world: World, answer: Answer) -> Floats:
-    """The columns of an answer, of which those with 1 hold."""
+    """Return the columns of an answer, with 1 for each that holds."""
     truth, grey, found = world.slow(), world.grey(), common(world, answer)
     slow, ok = set(truth) - grey, answer.word is Word.OK
     exact = found - grey == slow and answer.word is (Word.SLOW if found else Word.OK)
@@ -61,7 +62,7 @@ def judged(world: World, answer: Answer) -> Floats:
 
 
 def of_table(name: str, seed: int) -> bool:
-    """Whether the answer to a row of the table is one of the right ones."""
+    """Return whether the answer for a row of the table is right."""
     world, right = TABLE[name].drawn(seed), TABLE[name].right
     answer = scanned(world)
     exact, _, missed, *_ = judged(world, answer)
@@ -69,34 +70,34 @@ def of_table(name: str, seed: int) -> bool:
 
 
 def of_noise(noise: str, fault: str, seed: int) -> Floats:
-    """The columns of the answer to a world with this noise and this fault."""
+    """Return the columns of the answer for a world with this noise and this fault."""
     world = drawn(noise, fault, seed)
     return judged(world, scanned(world))
 
 
 def cells(outcomes: list[Floats]) -> str:
-    """The columns of a row."""
+    """Return the columns of a row."""
     *counts, rounds, sight = np.transpose(outcomes)
     shares = " | ".join(f"{each.sum():.0f} ({100 * each.mean():.1f} %)" for each in counts)
     return f"{len(outcomes)} | {shares} | {np.median(rounds):.0f} | {np.median(sight):.2f} |"
 
 
-def table(pool: ProcessPoolExecutor, only: str, seeds: int) -> None:
-    """Print how many answers to each row of the table are right."""
+def table(pool: ProcessPoolExecutor, only: str) -> None:
+    """Print the number of right answers for each row of the table."""
     print("| cluster | right is | scan |\n|---|---|---|")
     for name, row in TABLE.items():
         if only in name:
-            right = sum(pool.map(partial(of_table, name), range(seeds)))
-            print(f"| {name} | {row.right} | {right} of {seeds} |", flush=True)
+            right = sum(pool.map(partial(of_table, name), range(SEEDS)))
+            print(f"| {name} | {row.right} | {right} of {SEEDS} |", flush=True)
 
 
-def noises(pool: ProcessPoolExecutor, only: str, healthy: int, faulty: int) -> None:
-    """Print how right the answers are by noise and fault, and by fault alone."""
+def noises(pool: ProcessPoolExecutor, only: str) -> None:
+    """Print the accuracy by noise and fault, and by fault."""
     print(f"\n| fault; noise {HEAD}")
     pooled: dict[str, list[Floats]] = {}
     for fault, noise in ((fault, noise) for fault in FAULTS for noise in NOISES):
         if only in (name := f"{fault}; {noise}"):
-            seeds = range(healthy if fault == "healthy" else faulty)
+            seeds = range(SEEDS_HEALTHY if fault == "healthy" else SEEDS_FAULT)
             outcomes = list(pool.map(partial(of_noise, noise, fault), seeds, chunksize=4))
             pooled.setdefault(fault, []).extend(outcomes)
             print(f"| {name} | {cells(outcomes)}", flush=True)
@@ -105,16 +106,12 @@ def noises(pool: ProcessPoolExecutor, only: str, healthy: int, faulty: int) -> N
         print(f"| {fault} | {cells(outcomes)}", flush=True)
 
 
-def main() -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name, usual in ("seeds", 20), ("seeds-healthy", 300), ("seeds-faults", 60), ("jobs", None):
-        parser.add_argument(f"--{name}", type=int, default=usual)
-    parser.add_argument("--only", default="", metavar="WORD", help="rows whose names have this word")
-    options = parser.parse_args()
-    with ProcessPoolExecutor(options.jobs) as pool:
-        table(pool, options.only, options.seeds)
-        noises(pool, options.only, options.seeds_healthy, options.seeds_faults)
+@click.command(help=(__doc__ or "").partition("\n")[0])
+@click.option("--only", default="", metavar="WORD", help="Only the rows with this word in their names.")
+def main(only: str) -> None:
+    with ProcessPoolExecutor() as pool:
+        table(pool, only)
+        noises(pool, only)
 
 
 if __name__ == "__main__":

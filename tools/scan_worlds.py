@@ -1,4 +1,4 @@
-"""Made-up clusters that judge `collbench scan`: who is slow is known, and how times come about owes it nothing."""
+"""Simulated clusters with known faults, for tests of `collbench scan`; their physics is independent of its model."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,9 +13,9 @@ from collbench.analysis.judgement import Word
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-SIZES = (8 << 10, 1 << 20)  # latency decides the one, bandwidth the other
-LIMIT, GREY = 1.1, (1.09, 1.11)  # times the usual time: what is too much, and where either answer is right
-MOST = 400  # rounds of a world
+SIZES = (8 << 10, 1 << 20)  # latency dominates the first, bandwidth the second
+LIMIT, GREY = 1.1, (1.09, 1.11)  # times the usual time: too much; either answer is right
+MOST = 400  # most rounds of a world
 
 
 class Answer(NamedTuple):
@@ -24,47 +24,47 @@ class Answer(NamedTuple):
     word: Word
     named: frozenset[str]
     rounds: int
-    slower: float = LIMIT  # times the usual time, of what lasts
-    often: float = 1.0  # share of the rounds, of what does not
+    slower: float = LIMIT  # factor of a lasting fault that the scan would see
+    often: float = 1.0  # share of rounds of an occasional fault that the scan would see
     links: bool = False
     sizes: tuple[int, ...] = SIZES[1:]
 
 
 class Fault(NamedTuple):
-    """A slow node, always or where it sends; a slow leaf, for messages that leave it; or a slow link of two nodes."""
+    """A slow node, always or only as a sender; a slow leaf, for messages that leave it; or a slow link of two nodes."""
 
     kind: str  # node, send, leaf, link
     of: tuple[int, ...]
     factor: float
     share: float = 1.0  # of the rounds
-    least: int = 0  # bytes of the shortest message that it slows
+    least: int = 0  # bytes of the shortest message that is slowed
 
     @property
     def name(self) -> str:
-        """How an answer has to name it."""
+        """The name of the fault in an answer."""
         return f"leaf {self.of[0]}" if self.kind == "leaf" else " - ".join(f"node {one}" for one in sorted(self.of))
 
     def inside(self, sight: Answer) -> bool:
-        """Whether a scan says that it would have seen the fault."""
+        """Return whether the scan claims to see the fault."""
         looked = max(sight.sizes) >= self.least and (sight.links or self.kind != "link")
         return looked and self.factor >= sight.slower and (self.share == 1 or self.share >= sight.often)
 
 
 def _clocks(random: Generator, members: int) -> Floats:
-    """Members switch between two clocks, and keep one for 4 to 12 rounds in the mean."""
+    """Draw members that switch between two clocks after 4 to 12 rounds in the mean."""
     chances = np.full((MOST, members), 1 / random.uniform(4, 12))
     chances[0] = 0.5
     return random.uniform(0.04, 0.05) * ((random.random(chances.shape) < chances).cumsum(axis=0) % 2)
 
 
 def _wandering(random: Generator, members: int) -> Floats:
-    """AR(1): what a member's round takes is close to what its last one took."""
+    """Draw AR(1) noise: a member's time is correlated with its previous one."""
     steps = random.normal(0, 0.04 * np.sqrt(1 - 0.9**2), (MOST + 100, members))
     return np.asarray(lfilter([1], [1, -0.9], steps, axis=0)[100:])
 
 
 def _spells(random: Generator, members: int) -> Floats:
-    """Each member has now and then a spell of 2 to 6 rounds: in 3 % of the rounds."""
+    """Draw spells of 2 to 6 slow rounds for each member, in 3 % of the rounds."""
     shape = MOST + 5, members
     lengths = (random.random(shape) < 0.03 / 4) * random.integers(2, 7, shape)
     sizes = np.log(random.uniform(1.15, 1.3, shape))
@@ -73,22 +73,22 @@ def _spells(random: Generator, members: int) -> Floats:
 
 
 def _drifts(random: Generator, members: int) -> Floats:
-    """Each member drifts by itself: in a world all along lines, up to 8 % in 60 rounds, or all at random."""
+    """Draw an independent drift for each member: linear in the whole world, up to 8 % in 60 rounds, or random walks."""
     walks = random.normal(0, 0.005, (MOST, members)).cumsum(axis=0)
     lines = np.arange(MOST)[:, None] / 60 * random.uniform(-0.08, 0.08, members)
     return walks if random.random() < 0.5 else lines
 
 
 class Noise(NamedTuple):
-    """A cause of times that differ where nothing is wrong."""
+    """A source of differing times without a fault."""
 
-    normal: float = 0.01  # of each time
-    tails: float = 0.0  # share of the times that take longer, by what `tail` draws
+    normal: float = 0.01  # standard deviation of each time
+    tails: float = 0.0  # share of the times that take longer, by the factor that `tail` draws
     tail: Callable[[Generator, int], Floats] = lambda random, times: 0.1 * random.pareto(1.5, times)
-    links: float = 0.0  # by which links differ, for good
-    drift: float = 0.0  # of all members together, a round
+    links: float = 0.0  # standard deviation between links, constant in time
+    drift: float = 0.0  # drift of all members together, a round
     jitter: float = 0.0  # share of the rounds in which half of the groups take 20 to 100 % longer
-    members: Callable[[Generator, int], Floats] = lambda random, members: np.zeros((MOST, members))  # logs, by round
+    members: Callable[[Generator, int], Floats] = lambda random, members: np.zeros((MOST, members))  # logs by round
 
 
 QUIET = Noise(0.003, 0.04, lambda random, times: random.exponential(0.12, times))
@@ -109,7 +109,7 @@ Planted = Callable[[Generator, Ints], tuple[Fault, ...]]
 
 
 def plant(kind: str, low: float, high: float = 0, many: int = 1, of_leaf: bool = False, **fault: Any) -> Planted:
-    """Nodes, of all or of one leaf, leaves or a link, with factors between two; of no number 3 to 8."""
+    """Return a function that draws faults: nodes (of one leaf), leaves or a link; of `many` = 0, 3 to 8."""
 
     def planted(random: Generator, leaves: Ints) -> tuple[Fault, ...]:
         among, whole = np.arange(leaves.max() + 1 if kind == "leaf" else len(leaves)), np.bincount(leaves)
@@ -124,21 +124,21 @@ def plant(kind: str, low: float, high: float = 0, many: int = 1, of_leaf: bool =
 
 
 class World:
-    """A cluster: the times of its rounds, and who of it was slow."""
+    """A cluster: the times of its rounds, and its faults."""
 
     def __init__(self, members: int, size: int, planted: Planted, noise: Noise, random: Generator) -> None:
         self.members, self.leaves, self.noise, self.random = members, np.arange(members) // size, noise, random
         self.faults = planted(random, self.leaves)
         self.lasting = {fault for fault in self.faults if fault.kind == "node" and fault.share == 1 and not fault.least}
-        self.way = random.choice(("slower end", "pipelined", "staged"))  # decides; of long messages; ends add up
+        self.way = random.choice(("slower end", "pipelined", "staged"))  # how the delays of ends and path combine
         self.alpha, self.beta = random.uniform(4e-6, 8e-6), random.uniform(20e9, 50e9)
-        self.far = random.uniform(1.1, 1.5), random.uniform(1, 1.25)  # times latency and transfer, across leaves
-        self.duplex = random.uniform(1, 1.3)  # times transfer, while the other end sends, too
+        self.far = random.uniform(1.1, 1.5), random.uniform(1, 1.25)  # factors of latency and transfer across leaves
+        self.duplex = random.uniform(1, 1.3)  # factor of transfer while the other end sends, too
         links = np.triu(random.normal(0, noise.links, (members, members)), 1)
         self.links, self.states, self.rounds = np.exp(links + links.T), noise.members(random, members), 0
 
     def times(self, groups: Ints, one_way: bool, nbytes: int) -> Floats:
-        """The seconds of each group in the next round."""
+        """Return the seconds of each group in the next round."""
         sends = np.ones(groups.shape, bool)
         sends[:, 1:] = not one_way
         ends, path = np.exp(self.states[self.rounds])[groups], []
@@ -166,7 +166,7 @@ class World:
         return np.asarray((latency + transfer) * slow * usual * (1 + longer) * links)
 
     def ratios(self) -> Floats:
-        """After a scan: by how many times each node was slower than is typical, in the mean over the rounds."""
+        """Return, after a scan, the mean slowdown of each node over the typical node."""
         means = self.states[: self.rounds].mean(axis=0)
         ratios = np.exp(means - np.median(means))
         for fault in self.lasting:
@@ -174,12 +174,12 @@ class World:
         return np.asarray(ratios)
 
     def slow(self) -> dict[str, Fault]:
-        """After a scan: what was slow, by its name."""
+        """Return, after a scan, the faults by their names."""
         slow = [Fault("node", (node,), ratio) for node, ratio in enumerate(self.ratios()) if ratio > LIMIT]
         return {fault.name: fault for fault in (*slow, *(set(self.faults) - self.lasting))}
 
     def grey(self) -> set[str]:
-        """After a scan: the nodes so close to the limit that either answer is right."""
+        """Return, after a scan, the nodes so close to the limit that either answer is right."""
         return {f"node {node}" for node, ratio in enumerate(self.ratios()) if GREY[0] <= ratio <= GREY[1]}
 
 
@@ -194,7 +194,7 @@ FAULTS: dict[str, Planted] = {
 
 
 def drawn(noise: str, fault: str, seed: int) -> World:
-    """A world of 16 to 64 nodes, with leaves of 8, 16 or 32, with this noise and this fault."""
+    """Draw a world of 16 to 64 nodes with leaves of 8, 16 or 32, with this noise and this fault."""
     random = default_rng((crc32(f"{noise}; {fault}".encode()), seed))
     size = int(random.choice((8, 16) if "a leaf," in fault else (8, 16, 32)))
     members = size * random.integers(4, 64 // size + 1) if "a leaf," in fault else random.integers(16, 65)
@@ -202,16 +202,16 @@ def drawn(noise: str, fault: str, seed: int) -> World:
 
 
 class Row(NamedTuple):
-    """A cluster of the table, and the answers that are right: `named` is who is slow, and nobody else."""
+    """A cluster of the table, and the right answers: `named` means exactly the slow members."""
 
     right: str
     planted: Planted
     members: int = 64
-    size: int = 16  # of a leaf
+    size: int = 16  # nodes of a leaf
     noise: Noise = QUIET
 
     def drawn(self, seed: int) -> World:
-        """One of its worlds."""
+        """Draw one world."""
         return World(self.members, self.size, self.planted, self.noise, default_rng(seed))
 
 

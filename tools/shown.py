@@ -1,6 +1,6 @@
-"""The commands that pages show: what stands in their blocks, where it is run, and what is printed below it.
+"""The commands in the blocks of pages, with their folders and the output that the page shows.
 
-Only Python's own library is imported here: a page is tried before anything is installed, too.
+Only the standard library is imported, because pages are tried before anything is installed.
 """
 
 import re
@@ -10,18 +10,18 @@ from pathlib import Path
 
 OURS = ("collbench", "all_reduce_perf", "mpirun")
 STATUSES = {"--gate": (3,), "check": (0, 3, 4), "scan": (0, 3, 4)}
-"""By a word, the exit statuses that are right: a gate is shown with a regression; check and scan judge."""
+"""Right exit statuses by a word of the command: the shown gate finds a regression; check and scan judge."""
 
-RUN = "results/cpu-2-ranks"  # a committed one
+RUN = "results/cpu-2-ranks"  # a committed run
 LOG = f"collbench export {RUN} --to nccl-tests"
-"""What prints a log of nccl-tests, which pages take for granted as LOG_NAME."""
+"""The command that writes the log of nccl-tests that pages call LOG_NAME."""
 
 LOG_NAME = "all_reduce.log"
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A command of a page, where it is run, and the lines that stand below it."""
+    """A command of a page, its folder, and the lines below it."""
 
     page: Path
     words: str
@@ -30,12 +30,12 @@ class Shown:
 
     @property
     def statuses(self) -> tuple[int, ...]:
-        """With any of which it should end."""
+        """The right exit statuses."""
         return next((found for word, found in STATUSES.items() if word in self.words.split()), (0,))
 
 
 def shown(page: Path, programs: Collection[str] = OURS) -> list[Shown]:
-    """Commands of a page's blocks, as they stand there but for a comment behind; without a `$`, of these programs."""
+    """Return the commands of a page's blocks without comments; without a `$`, lines that start with a program."""
     every = []
     for block in re.findall(r"```(?:console|sh|bash)?\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
         folder = "."
@@ -53,7 +53,7 @@ def shown(page: Path, programs: Collection[str] = OURS) -> list[Shown]:
 
 
 def with_own(words: str, own: dict[str, str]) -> str:
-    """With a reader's own things in the place of the words that stand for them."""
+    """Return a command with other names in place of the page's placeholders."""
     for theirs, ours in own.items():
         words = re.sub(rf"(?<!\S){re.escape(theirs)}(?!\S)", ours, words)
     return words

@@ -1,8 +1,8 @@
-"""Take commands away from a copy of the checkout: help, linter and the tests of all others must not notice.
+"""A test that commands are independent: delete some from a copy of the checkout, and test the rest.
 
-`python -m tools.without [--tests] [NAME...]` deletes of each in turn its folder in collbench/commands and in
-tests/commands, and of those that use it by the list in tests/test_layers.py.  Then it tries help, every import, the
-linter, the type checker and the collection of the tests; with `--tests` the quick tests are run, which takes minutes.
+`python -m tools.without [--tests] [NAME...]` deletes each command's folders in collbench/commands and tests/commands,
+and those of its users in the list of tests/test_layers.py.  Then it tries help, every import, the linter, the type
+checker and the collection of the tests; with `--tests` it runs the quick tests, for minutes.
 """
 
 import os
@@ -26,7 +26,7 @@ for name in modules():
         import_module(f"collbench.{name}")
 """
 QUICK = ("-m", "not full and not machine and not deploy", "-n", "2", "--dist", "worksteal")
-# Tests of pages and pictures, which are of all commands.
+# Tests of pages and pictures, which concern all commands.
 ABOUT_ALL = ("test_docs", "test_goldens", "test_lessons", "test_gallery", "test_pictures", "test_wheel", "test_project")
 
 
@@ -36,7 +36,7 @@ def commands() -> list[str]:
 
 
 def with_users(name: str) -> set[str]:
-    """Return a command, and those that use it or its users."""
+    """Return a command and its users, direct and indirect."""
     gone = {name}
     for _ in OTHERS:
         gone |= {user for user, used in OTHERS.items() if used & gone}
@@ -52,7 +52,7 @@ def copied(home: Path, gone: set[str]) -> None:
 
 
 def complaints(home: Path, gone: set[str], tests: bool, types: bool = False) -> Iterator[str]:
-    """Yield what does not work in such a copy: each command that failed, and the end of what it printed."""
+    """Yield the failures in such a copy: each command that failed, and the end of its output."""
     python = [sys.executable, "-P"]
     ignored = [f"--ignore=tests/{name}.py" for name in ABOUT_ALL]
     trials = (
@@ -61,8 +61,8 @@ def complaints(home: Path, gone: set[str], tests: bool, types: bool = False) -> 
         (*python, "-m", "ruff", "check", "--quiet", "--no-cache", "."),
         (*python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(QUICK if tests else ("--collect-only",)), *ignored),
     )
-    # The stub is written anew, and then types are checked.
-    checked = ((*python, "-m", "tools.stubs"), (*python, "-m", "mypy", "--no-incremental")) if types else ()
+    # The stub is written again before types are checked.
+    checked = ((*python, "-m", "tools.pages", "stubs"), (*python, "-m", "mypy", "--no-incremental")) if types else ()
     for words in (*trials, *checked):
         done = subprocess.run(
             words, cwd=home, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(home)}

@@ -12,7 +12,6 @@ from collbench.errors import UsageError
 from collbench.presence import SECTIONS, UNTIL, commands
 from collbench.requests import functions
 from tests.conftest import ROOT, Command
-from tools import stubs
 
 EARLIER = {name: record for name, record in commands().items() if record.now}
 RUN = str(ROOT / "results" / "cpu-2-ranks")
@@ -37,11 +36,6 @@ def test_every_record_names_what_there_is() -> None:
             assert all(map(record.load, places)), name
         for function, module in record.functions.items():
             assert callable(record.load(f"{module}:{function}")), name
-
-
-def test_type_checkers_know_all_functions_of_the_library() -> None:
-    """As `python -m tools.stubs` writes it."""
-    assert stubs.STUB.read_text() == stubs.text()
 
 
 @pytest.mark.usefixtures("all_commands")

@@ -18,7 +18,6 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.presence import SECTIONS
 from tests.conftest import ROOT, Command
-from tools import options
 
 NAMES = group.list_commands(None)  # type: ignore[attr-defined]
 PARENTS: list[Any] = [group.get_command(None, name) for name in (*NAMES, "all_reduce_perf")]  # type: ignore[arg-type]
@@ -133,12 +132,6 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
         return int({}["no such key"])
 
     monkeypatch.setattr(group, "get_command", lambda context, name: command)
-
-
-@pytest.mark.usefixtures("all_commands")
-def test_the_page_of_options_is_that_of_the_commands() -> None:
-    """`python -m tools.options` writes it anew."""
-    assert options.page() == options.PAGE.read_text()
 
 
 def test_a_command_is_a_file_that_defines_one() -> None:

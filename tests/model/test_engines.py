@@ -10,9 +10,9 @@ from collbench.algorithms.auto import expected
 from collbench.model.handwritten import hardware
 from collbench.platforms.cost import COSTS, of_product
 from collbench.topology.files import load
-from tests.conftest import ROOT, case
+from tests.conftest import case
 from tests.test_cost import place
-from tools.model.engines import MACHINES, TABLES, classes, fitted, off, published
+from tools.model.engines import FITTED, MACHINES, classes, fitted, off, published
 
 KIB, MIB = 1 << 10, 1 << 20
 FAR = "`two-shot`, TensorRT-LLM"  # copies the array into a buffer and out again: a third longer than predicted
@@ -36,7 +36,7 @@ def test_nine_of_ten_published_times_lie_near_their_predictions() -> None:
 
 def test_the_costs_are_those_that_fit_best() -> None:
     """Within a tenth, and the fraction that switches reach; fences are between those of two kernels."""
-    for machines in (["a100_sxm"], ["h100_sxm"], ["b200_sxm", "gb200"], ["l40s"], ["rtx_pro_6000_server"]):
+    for machines in FITTED:
         joined = "pcie" if "PCIe" in MACHINES[machines[0]][0] else "nvlink"
         for name, value in fitted(machines).items():
             arch, what = name.split(".")
@@ -74,9 +74,3 @@ def test_a_platform_finds_the_costs_of_its_gpus_by_their_name() -> None:
     slots = {of_product(name, 2, 2).link < 100e9 for name in ("NVIDIA H100 PCIe", "NVIDIA A100-PCIE-40GB")}
     assert slots == {True}
     assert of_product("a GPU that nobody knows", 2, 2) == of_product("NVIDIA H100 80GB HBM3", 2, 2)
-
-
-def test_the_page_has_the_tables() -> None:
-    page = (ROOT / "docs" / "model.md").read_text()
-    for name, lines in TABLES.items():
-        assert "\n".join([f"<!-- {name} -->", *lines(), f"<!-- end of {name} -->"]) in page, name

@@ -1,6 +1,6 @@
-"""`python -m tools.faults [WORD...]`: carries out every trial, or those with one of these words in their names.
+"""`python -m tools.faults [WORD...]`: carry out every trial, or those with one of these words in their names.
 
-A word such as 1/3 carries out that part of them.
+A word such as 1/3 selects this part of the trials.
 """
 
 import re
@@ -11,10 +11,10 @@ from tools.faults.runner import Verdict, every, run, share
 
 
 def main() -> None:
-    """A line for each trial that was not survived, and one for all."""
+    """Print a line for each trial that was not survived, and one for all."""
     parts = [word.split("/") for word in sys.argv[1:] if re.fullmatch(r"\d+/[1-9]\d*", word)]
     words = [word for word in sys.argv[1:] if word.split("/") not in parts]
-    trials = [trial for trial in every() if not words or any(word in trial.name for word in words)]
+    trials = [trial for trial in every() if any(map(trial.name.__contains__, words or [""]))]
     for part, count in parts:
         trials = share(trials, int(part), int(count))
     begun = time.monotonic()

@@ -1,11 +1,11 @@
-"""Compilers that hang, fail, lie, or print what is no text."""
+"""Trials with compilers that hang, fail, lie, or print bytes that are no text."""
 
 from collections.abc import Iterator
 
 from tools.faults.trial import BAD, SHORT, USAGE, Done, Scene, Trial
 
 _OUT = 'while [ "$1" != -o ]; do shift; done; out="$2"'
-PROGRAMS = {  # by name: what it does when asked for its version, and when it is to compile
+PROGRAMS = {  # by name: the shell's words for --version, and for a compilation
     "hangs in a child": ("echo c++ 1", "sleep 1000 & wait"),
     "lies": ("echo c++ 1", "exit 0"),
     "writes half a library": ("echo c++ 1", f'c++ "$@"; {_OUT}; head -c 5000 "$out" >"$out.x"; mv "$out.x" "$out"'),
@@ -20,7 +20,7 @@ def written(version: str, compiling: str) -> str:
 
 
 def short(scene: Scene, done: Done) -> str:
-    """The line can be read, whatever the compiler printed."""
+    """Return a complaint unless the error is one short line, whatever the compiler printed."""
     lines = [line for line in done.errors.splitlines() if "error: " in line]
     if not lines:
         return f"nothing said: {done.errors[-300:]!r}"

@@ -1,6 +1,6 @@
-"""A place where a trial sees a /dev/shm of its own, so that what it leaves there is known to be its own.
+"""A private /dev/shm for a trial, so that everything left there belongs to it.
 
-That takes a mount namespace, which root has, and elsewhere whoever may make a user namespace.
+It needs a mount namespace.  Root can make one; other users can if they may make a user namespace.
 """
 
 import os
@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Self
 
 SHARED = "/dev/shm"
-_ENTER = shutil.which("nsenter") or "nsenter"  # whatever path the command gets
+_ENTER = shutil.which("nsenter") or "nsenter"  # found before a trial changes the PATH
 _USER = [] if os.geteuid() == 0 else ["--user"]
 
 
 class Den:
-    """A mount namespace that lives as long as the `with` block; without one, the machine's own /dev/shm."""
+    """A mount namespace for the time of a `with` block; if there can be none, the machine's own /dev/shm."""
 
     def __init__(self) -> None:
         self._holder: subprocess.Popen[bytes] | None = None
@@ -44,28 +44,28 @@ class Den:
 
     @property
     def private(self) -> bool:
-        """Whether there is one."""
+        """Whether /dev/shm is private."""
         return self._holder is not None
 
     def path(self, path: Path | str) -> Path:
-        """A path of the den as this process can open it."""
+        """Return a path of the den as this process can open it."""
         return Path(f"/proc/{self._holder.pid}/root{path}") if self._holder else Path(path)
 
     def inside(self, command: Sequence[str], folder: Path) -> list[str]:
-        """The command that is the given one in the den, in that folder; it keeps its process id."""
+        """Return a command that runs the given one in the den, in a folder; it keeps its process id."""
         if not self._holder:
             return list(command)
         keep = ["--preserve-credentials"] if _USER else []
         return [_ENTER, "--target", str(self._holder.pid), "--mount", *_USER, *keep, f"--wdns={folder}", *command]
 
     def small_disk(self, folder: Path, nbytes: int) -> bool:
-        """Mount a file system of that size; whether that was possible."""
+        """Mount a file system of this size, and return whether it was possible."""
         folder.mkdir(parents=True, exist_ok=True)
         mount = ["mount", "-t", "tmpfs", "-o", f"size={nbytes}", "tmpfs", str(folder)]
         return self.private and not subprocess.run(self.inside(mount, folder.parent), check=False).returncode
 
     def left(self) -> list[str]:
-        """Names in shared memory, looked at until they are gone or it is clear that they stay."""
+        """Return the names in shared memory, after a second at most in which they may still disappear."""
         for _ in range(20):
             names = {path.name for path in self.path(SHARED).iterdir()}
             if not names or not self.private:
@@ -74,6 +74,6 @@ class Den:
         return sorted(names) if self.private else []
 
     def sweep(self) -> None:
-        """Remove them, for the next trial."""
+        """Remove these names, for the next trial."""
         for name in self.left():
             self.path(f"{SHARED}/{name}").unlink(missing_ok=True)

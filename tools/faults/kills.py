@@ -1,4 +1,4 @@
-"""Processes of a run that are killed or stopped: ranks, their launcher, all of them, and the command itself."""
+"""Trials that kill or stop processes of a run: ranks, their launcher, all of them, and the command itself."""
 
 import signal
 import time
@@ -9,22 +9,22 @@ from tools.faults.trial import BAD, GOOD, LONG, USAGE, Done, Scene, Trial
 
 MOMENTS = {"when ranks start": starting, "while sampling": sampling}
 ALLOWED = {"when ranks start": (USAGE,), "while sampling": (BAD, GOOD)}
-"""How a sweep may end whose ranks die then."""
+"""Right exit statuses of a sweep with ranks that die at a moment."""
 FATAL = {"KILL": signal.SIGKILL, "SEGV": signal.SIGSEGV}
 
 
 def cut(last: int) -> tuple[str, ...]:
-    """The long sweep up to that size in bytes, so that it ends by itself, by one start of ranks, which it needs.
+    """Return the long sweep up to a size in bytes, with one start of ranks: it ends by itself and needs its ranks.
 
-    The ranks of a later start are not needed any more where the first start of every case is disturbed.
+    With several starts, the ranks of a later one are not needed if the first start of every case is disturbed.
     """
     end = LONG.index("-e")
     return (*LONG[:end], "-e", str(last), *LONG[end + 2 :], "--starts", "1")
 
 
 CUT = cut(600)
-"""More sizes than a busy machine measures until a fault is there."""
-PATIENT = 180.0  # seconds for a sweep that goes on after its ranks were replaced, where more ranks than cores spin
+"""A sweep with more sizes than a busy machine measures before the fault."""
+PATIENT = 180.0  # seconds for a sweep that replaces its ranks, with more spinning ranks than cores
 
 
 def launcher(scene: Scene) -> list[int]:
@@ -48,7 +48,7 @@ VICTIMS: dict[str, Callable[[Scene], list[int]]] = {
 
 
 def failed_row(scene: Scene, done: Done) -> str:
-    """A loss while measuring is a row; after the last result of a case nothing is lost but ranks."""
+    """Return a complaint unless a row, or a line on fresh ranks, tells of the loss."""
     if done.status == USAGE or not scene.run.exists():
         return ""
     if done.status == GOOD:
@@ -58,12 +58,12 @@ def failed_row(scene: Scene, done: Done) -> str:
 
 
 def failed_row_or_all(scene: Scene, done: Done) -> str:
-    """The same of the launcher, without which ranks may measure on to their end."""
+    """The same for the launcher; ranks may finish without it."""
     return "" if done.status == GOOD else failed_row(scene, done)
 
 
 def strike(when: Callable[[Scene], None], who: Callable[[Scene], list[int]], number: int) -> Callable[[Scene], None]:
-    """That signal to them, then."""
+    """Return a fault that sends a signal to processes at a moment."""
 
     def fault(scene: Scene) -> None:
         when(scene)
@@ -74,7 +74,7 @@ def strike(when: Callable[[Scene], None], who: Callable[[Scene], list[int]], num
 
 
 def strike_after_stop(who: Callable[[Scene], list[int]], number: int) -> Callable[[Scene], None]:
-    """That signal to the command, when some of its processes stand still."""
+    """Return a fault that stops processes, and then sends a signal to the command."""
     stop = strike(sampling, who, signal.SIGSTOP)
 
     def fault(scene: Scene) -> None:
@@ -102,7 +102,7 @@ def stopped() -> Iterator[Trial]:
     words = (*cut(200), "-T", "2")
     for victim, who in VICTIMS.items():
         fault = strike(sampling, who, signal.SIGSTOP)
-        if victim == "the launcher":  # without which ranks measure on
+        if victim == "the launcher":  # ranks continue without it
             yield Trial(f"STOP to {victim} while sampling", words, (GOOD, BAD), fault)
         else:
             yield Trial(f"STOP to {victim} while sampling", words, (BAD,), fault, check=failed_row, limit=PATIENT)

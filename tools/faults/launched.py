@@ -1,4 +1,4 @@
-"""Processes of an outside launcher, of which one fails, differs, stops or dies: none waits for ever."""
+"""Trials with processes of an outside launcher: one fails, differs, stops or dies, and none waits for ever."""
 
 import os
 import signal
@@ -17,8 +17,8 @@ MPIEXEC = str(Path(sys.executable).with_name("mpiexec"))
 TWO = (MPIEXEC, "-n", "2")
 ONLY = 'exec {mpiexec} -n 2 sh -c \'if [ "$PMI_RANK" = {rank} ]; then {change}; fi; exec "$@"\' sh "$@"'
 """Two processes, on one of which the shell does something first."""
-ENDED = (BAD, USAGE, 9, 137, 255)  # by mpiexec, which counts signals in its own way, or fails itself
-CHANGES = {  # by name: the shell's words on one of the two, and the statuses that may come of it
+ENDED = (BAD, USAGE, 9, 137, 255)  # of mpiexec, which counts signals in its own way, or fails itself
+CHANGES = {  # by name: the shell's words on one of the two, and the right exit statuses
     "gets a wrong word": ('set -- "$@" --op nothing', (USAGE,)),
     "gets another number of ranks": ('set -- "$@" --ranks 3', (USAGE,)),
     "has no compiler": ("export CXX=no-such-compiler COLLBENCH_CACHE=$PWD/home/c", (USAGE, GOOD)),
@@ -34,7 +34,7 @@ BROKEN = {"mpi": "mpi4py", "numpy": "numpy"}
 
 
 def broken(scene: Scene) -> None:
-    """Modules that cannot be imported."""
+    """Write modules that cannot be imported."""
     for name, module in BROKEN.items():
         (scene.folder / "broken" / name).mkdir(parents=True)
         (scene.folder / "broken" / name / f"{module}.py").write_text("raise ImportError('broken on this node')\n")
@@ -59,7 +59,7 @@ def untouched(scene: Scene, done: Done) -> str:
 
 
 def processes(scene: Scene) -> list[int]:
-    """Ranks: what mpiexec started, which has its variables."""
+    """Return the processes of ranks, which have the variables of mpiexec."""
     found = {}
     for pid, line in scene.members().items():
         if "collbench" in line and "mpiexec" not in line:
@@ -81,7 +81,7 @@ PLAIN = f"{sys.executable} {ROOT}/tools/ranks/plain.py 2"
 JOBS = (
     f"""{PLAIN} "$@" --rendezvous meet & {PLAIN} "$@" --rendezvous meet; status=$?; wait $! && exit 0; exit $status"""
 )
-"""Two jobs of two processes without MPI, which are started into one folder at once."""
+"""Two jobs of two processes without MPI, started into one folder at once."""
 WORDS: dict[str, Callable[[Scene], None]] = {
     "a pipe": lambda scene: os.mkfifo(scene.folder / WORD),
     "a link": lambda scene: (scene.folder / WORD).symlink_to("/dev/zero"),
@@ -126,7 +126,7 @@ def trials() -> Iterator[Trial]:
             limit=75,
             speaks=True,
             unforeseen=True,
-            lines=2 if "broken MPI" in name else 1,  # without it there is no way to tell the other
+            lines=2 if "broken MPI" in name else 1,  # without MPI it cannot inform the other
         )
     yield Trial("an mpiexec into a folder with a run", quick, (USAGE,), prepare=taken, launcher=TWO, check=untouched)
     yield Trial("an mpiexec with a wrong word", (*quick, "--op", "nothing"), (USAGE,), launcher=TWO, check=told)

@@ -1,4 +1,4 @@
-"""Carries trials out, several at a time, and says which of them were not survived."""
+"""Carries out trials, several at a time, and reports those that were not survived."""
 
 import os
 import shutil
@@ -19,13 +19,21 @@ from tools.faults.den import Den
 from tools.faults.trial import COLLBENCH, SHORT, Scene, Trial, carried_out
 from tools.faults.verdict import complaints
 
-JOBS = len(os.sched_getaffinity(0)) + 2  # some of them mostly wait
-SOURCES = (compilers, launched, signals, kills, storage, streams, surroundings)  # those that wait come first
+JOBS = len(os.sched_getaffinity(0)) + 2  # some trials mostly wait
+SOURCES = (
+    compilers,
+    launched,
+    signals,
+    kills,
+    storage,
+    streams,
+    surroundings,
+)  # the sources with waiting trials come first
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a trial."""
+    """The outcome of a trial."""
 
     trial: Trial
     complaints: tuple[str, ...]
@@ -33,12 +41,12 @@ class Verdict:
 
     @property
     def line(self) -> str:
-        """For the terminal."""
+        """The line for the terminal."""
         return f"{self.trial.name}: {'; '.join(self.complaints) or 'survived'}"
 
 
 class Ground:
-    """Where trials take place: a folder for all, a den for each thread, and a cache that is warm after the first."""
+    """The place of trials: a folder for all, a den for each thread, and a compile cache that is filled first."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -47,7 +55,7 @@ class Ground:
         self._own = threading.local()
 
     def carry_out(self, trial: Trial) -> Verdict:
-        """One trial in the calling thread."""
+        """Carry out a trial in the calling thread."""
         if not hasattr(self._own, "den"):
             self._own.den = self._open.enter_context(Den())
         place = Path(tempfile.mkdtemp(dir=self.folder, prefix="t"))
@@ -56,13 +64,13 @@ class Ground:
         try:
             done = carried_out(trial, scene, self.cache)
             found = complaints(trial, scene, done, self.cache)
-        except Exception as error:  # a trial that is wrong itself must not hide the others
+        except Exception as error:  # an error in a trial must not hide the others
             found = [f"the trial itself failed: {type(error).__name__}: {error}"]
         shutil.rmtree(place, ignore_errors=True)
         return Verdict(trial, tuple(found), time.monotonic() - begun)
 
     def warm(self) -> None:
-        """Compile what trials need, once, lest a slow machine's compiler be what they wait for."""
+        """Compile what trials need, so that they do not wait for the compiler of a slow machine."""
         command = [*COLLBENCH, *SHORT, "--op", "allreduce,broadcast"]
         place = self.folder / "warm"
         place.mkdir()
@@ -76,13 +84,13 @@ class Ground:
 
 
 def every() -> list[Trial]:
-    """In the order of the sources."""
+    """Return all trials in the order of the sources."""
     return [trial for source in SOURCES for trial in source.trials()]
 
 
 @contextmanager
 def ground() -> Iterator[Ground]:
-    """A place for trials that is gone afterwards."""
+    """Yield a place for trials, and remove it."""
     folder = Path(tempfile.mkdtemp(prefix="faults-", dir="/tmp"))
     (folder / "cache").mkdir(mode=0o700)
     made = Ground(folder)
@@ -95,7 +103,7 @@ def ground() -> Iterator[Ground]:
 
 
 def run(trials: Sequence[Trial], report: Callable[[Verdict], None], jobs: int = JOBS) -> list[Verdict]:
-    """All of them; `report` hears of each as it ends."""
+    """Carry out trials; `report` gets each verdict as its trial ends."""
     with ground() as place, ThreadPoolExecutor(jobs) as threads:
         futures = [threads.submit(place.carry_out, trial) for trial in trials]
         verdicts = []
@@ -106,5 +114,5 @@ def run(trials: Sequence[Trial], report: Callable[[Verdict], None], jobs: int = 
 
 
 def share(trials: Sequence[Trial], part: int, parts: int) -> list[Trial]:
-    """Every so many of them, by their names' hash: another part covers others, and all parts together all."""
+    """Return one part of the trials, by the hash of their names; all parts together have each trial once."""
     return [trial for trial in trials if crc32(trial.name.encode()) % parts == part % parts]

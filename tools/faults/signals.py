@@ -1,4 +1,4 @@
-"""Signals to the command, at every moment of its life; a second one while sampling."""
+"""Trials that send signals to the command at every moment of its life, and a second signal while sampling."""
 
 import signal
 import time
@@ -15,36 +15,36 @@ def after(seconds: float) -> Callable[[Scene], None]:
 
 
 def starting(scene: Scene) -> None:
-    """The ranks are importing, or starting MPI."""
+    """Wait until the ranks import, or start MPI."""
     scene.until(lambda: len(scene.ranks()) == 2)
 
 
 def starting_mpi(scene: Scene) -> None:
-    """MPI is sharing its memory."""
+    """Wait until MPI shares its memory."""
     scene.until(lambda: len(scene.ranks()) == 2)
     names = scene.den.path("/dev/shm")
     scene.until(lambda: any(names.iterdir()) or scene.rows())
 
 
 def compiling(scene: Scene) -> None:
-    """A compiler is at work."""
+    """Wait until a compiler runs."""
     scene.until((scene.folder / "compiling").exists)
 
 
 def slow_compiler(scene: Scene) -> None:
-    """One that takes its time, and an empty cache."""
+    """Write a slow compiler."""
     program = scene.folder / "cxx"
     program.write_text(SLOW.replace("@", str(scene.folder)))
     program.chmod(0o700)
 
 
 def sampling(scene: Scene) -> None:
-    """Some rows are there already."""
+    """Wait until there are some rows."""
     scene.until(lambda: scene.rows(2))
 
 
 def replacing(scene: Scene) -> None:
-    """A rank of the first start, which measures every case, has died, and others are being started."""
+    """Kill a rank, and wait until other ranks are started."""
     sampling(scene)
     before = scene.ranks()
     scene.send(signal.SIGKILL, before[0])
@@ -52,11 +52,11 @@ def replacing(scene: Scene) -> None:
 
 
 def plotting(scene: Scene) -> None:
-    """The run file is whole, and the figures come."""
+    """Wait until the run file is complete and figures are drawn."""
     scene.until(lambda: scene.run.exists() and b'"kind":"end"' in scene.run.read_bytes())
 
 
-MOMENTS = {  # by name: when, the command, what is prepared, the variables
+MOMENTS = {  # by name: the moment, the command, the variables
     "at once": (after(0.0), LONG, {}),
     "after 150 ms": (after(0.15), LONG, {}),
     "when ranks start": (starting, LONG, {}),
@@ -67,12 +67,12 @@ MOMENTS = {  # by name: when, the command, what is prepared, the variables
     "while plotting": (plotting, PLOTTED, {}),
 }
 
-_PYTHON = 2.0  # seconds in which Python says so
-EARLY = ("at once", "after 150 ms")  # when the interpreter may not have come to our code
+_PYTHON = 2.0  # seconds in which Python prints the interrupt
+EARLY = ("at once", "after 150 ms")  # the interpreter may not have reached our code
 
 
 def whole(scene: Scene, done: Done) -> str:
-    """Rows that were there stay, and the file says how it ended."""
+    """Return a complaint unless the rows are still there, and the file has its end."""
     if not scene.run.exists():
         return ""
     last = scene.run.read_bytes().splitlines()[-1:]
@@ -80,14 +80,14 @@ def whole(scene: Scene, done: Done) -> str:
 
 
 def whole_or_before(scene: Scene, done: Done) -> str:
-    """The same; and a status of Python's own start is none of ours."""
+    """The same, except for an exit status of Python's own start."""
     if done.status == BAD and "collbench: error" in done.errors:
         return "the status of an error, but it was a signal"
     return whole(scene, done)
 
 
 def strike(when: Callable[[Scene], None], number: int, times: int = 1, early: bool = False) -> Callable[[Scene], None]:
-    """That signal to the command, then, once or more often; early ones, as users do, again if Python swallows them."""
+    """Return a fault that sends a signal at a moment, once or more often; an early one again if Python swallows it."""
 
     def fault(scene: Scene) -> None:
         when(scene)
@@ -101,11 +101,11 @@ def strike(when: Callable[[Scene], None], number: int, times: int = 1, early: bo
 
 
 def swallowed(scene: Scene) -> bool:
-    """Whether Python's own start, before our first line, took Ctrl-C for a failed import, said so, and went on."""
+    """Return whether Python, before our first line, took Ctrl-C for a failed import, printed it, and continued."""
     said, deadline = scene.folder / "stderr", time.monotonic() + _PYTHON
     while time.monotonic() < deadline and not scene.ended:
         if b"\nKeyboardInterrupt" in said.read_bytes():
-            time.sleep(_PYTHON / 4)  # or it just ends
+            time.sleep(_PYTHON / 4)  # it may also end here
             return not scene.ended
         time.sleep(0.02)
     return False
@@ -125,7 +125,7 @@ def sweeps() -> Iterator[Trial]:
 
 
 def measuring(count: int, seconds: float) -> Callable[[Scene], None]:
-    """So many ranks are there, and at it."""
+    """Return a moment: some seconds after all ranks have started."""
 
     def when(scene: Scene) -> None:
         scene.until(lambda: len(scene.ranks()) == count)

@@ -1,4 +1,4 @@
-"""Places for results that vanish, are replaced, fill up or are wanted by two at once."""
+"""Trials with folders of results that are removed, replaced or full, or that two commands use at once."""
 
 import gzip
 import shutil
@@ -34,11 +34,11 @@ def removed_late(scene: Scene) -> None:
 
 
 def rescued(scene: Scene, done: Done) -> str:
-    """All that was measured stands in the place that the error names."""
+    """Return a complaint unless all results are in the place that the error names."""
     words = done.errors.partition("all that was measured is in ")[2].split()
     if not words:
         return f"no place is named: {done.errors[-300:]!r}"
-    results = read(scene.den.path(scene.folder / words[0])).results  # also of a place from the root
+    results = read(scene.den.path(scene.folder / words[0])).results  # joins absolute paths, too
     return "" if len(results) >= 2 else f"only {len(results)} results were kept"
 
 
@@ -61,7 +61,7 @@ def enlarged(scene: Scene, done: Done) -> str:
 
 
 def two_at_once(scene: Scene, done: Done) -> str:
-    """One of them measured, the other was refused."""
+    """Return a complaint unless one command measured and the other was refused."""
     statuses = sorted((scene.folder / name).read_text().strip() for name in ("first", "second"))
     return "" if statuses == ["0", "2"] else f"statuses {statuses}"
 
@@ -74,7 +74,7 @@ EIGHT = 'for i in 1 2 3 4 5 6 7 8; do ( "$@"; echo $? >status$i ) & done; wait'
 
 
 def spared(scene: Scene, done: Done) -> str:
-    """A link in a folder from elsewhere leads to no file of the user."""
+    """Return a complaint if a link in the folder led to a change of the user's file."""
     text = (scene.folder / "precious").read_text()
     return "" if text == "mine\n" and read(scene.run).complete else f"the user's file holds {text!r}"
 
@@ -104,7 +104,7 @@ def trials() -> Iterator[Trial]:
     yield Trial("the folder is removed while plotting", PLOTTED, (BAD, GOOD), removed_late)
     words = full_of("full/out", LONG)
     yield Trial("a disk of 8 KiB", words, (BAD,), prepare=disk(8 << 10), check=rescued)
-    # The run file has room; the pictures, of some 16 and 24 KiB, have not.
+    # The run file fits; the pictures of some 16 and 24 KiB do not.
     words = (*full_of("full/out", PLOTTED), "-n", "2")
     yield Trial("a disk of 28 KiB while plotting", words, (BAD,), prepare=disk(28 << 10), check=unplotted)
     small = 'unshare --mount sh -c \'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec "$@"\' sh "$@"'

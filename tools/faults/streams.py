@@ -1,4 +1,4 @@
-"""Standard streams that are closed, full, read by nobody, or of an encoding that lacks what is printed."""
+"""Trials with standard streams that are closed, full, without a reader, or with an encoding that lacks characters."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ ENCODINGS = {
 
 
 def quiet(scene: Scene, done: Done) -> str:
-    """After `| head`, not a word of it."""
+    """Return a complaint if the command prints an error after `| head`."""
     return f"printed {done.errors[-200:]!r}" if "error" in done.errors.lower() else ""
 
 

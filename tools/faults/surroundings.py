@@ -1,4 +1,4 @@
-"""Surroundings that are not as they should be: folders, homes, paths, and the variables of batch systems."""
+"""Trials with unusual surroundings: folders, homes, paths, and the variables of batch systems."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ STARTERS = ("srun", "ssh", "rsh", "blaunch", "qrsh", "llspawn")
 
 
 def starters(scene: Scene) -> None:
-    """Programs that start ranks elsewhere, which must not be called, and a file of hosts."""
+    """Write programs that start ranks elsewhere, which must not be called, and a file of hosts."""
     (scene.folder / "bin").mkdir()
     for name in STARTERS:
         program = scene.folder / "bin" / name
@@ -40,13 +40,13 @@ def uncalled(scene: Scene, done: Done) -> str:
 
 
 def folders(scene: Scene) -> None:
-    """Odd ones to name in a variable."""
+    """Make unusual folders for variables to name."""
     (scene.folder / "file").touch()
     (scene.folder / DEEP).mkdir(parents=True)
     (scene.folder / "sealed").mkdir(mode=0o500)
 
 
-PLACES = {  # in what a variable may name instead of a usable folder, and whether it does without
+PLACES = {  # values of a variable that should name a folder
     "a folder that is not there": "@/not/there",
     "a file": "@/file",
     "a long path": f"@/{DEEP}",

@@ -1,4 +1,4 @@
-"""A trial: a command, what is done to it, and how it may end; what must hold besides is the same for all (verdict)."""
+"""A trial: a command, a fault, and the right outcomes; verdict.py has the conditions that hold for all trials."""
 
 import contextlib
 import os
@@ -18,21 +18,21 @@ from tools.faults.den import Den
 COLLBENCH = (sys.executable, "-m", "collbench")
 SWEEP = ("sweep", "--on", "cpu", "-n", "3", "--no-plot", "--out", "out", "--impl", "mpi,two-shot")
 SHORT = (*SWEEP, "-b", "64", "-e", "64")
-"""A sweep that ends by itself at once."""
+"""A sweep that ends soon."""
 LONG = (*SWEEP, "-b", "8", "-e", "4K", "-i", "8", "-T", "5")
-"""One of 512 sizes, so that a fault comes before its end."""
+"""A sweep of 512 sizes, so that a fault comes before its end."""
 GOOD, BAD, USAGE = exits.GOOD, exits.BAD, exits.REFUSED
 MARK = "COLLBENCH_TRIAL"
-PATIENCE = 40.0  # seconds for whatever a trial waits for
+PATIENCE = 40.0  # seconds for any moment that a trial waits for
 
 
 class Missed(Exception):
-    """The fault could not be made: what it waits for never came."""
+    """The moment for the fault never came."""
 
 
 @dataclass
 class Scene:
-    """Where a trial takes place: folders of its own, and the command once it runs."""
+    """The place of a trial: its folders, and the command once it runs."""
 
     folder: Path
     den: Den
@@ -47,17 +47,17 @@ class Scene:
 
     @property
     def pid(self) -> int:
-        """Of the command."""
+        """The process id of the command."""
         assert self.process
         return self.process.pid
 
     @property
     def ended(self) -> bool:
-        """Whether the command has."""
+        """Whether the command has ended."""
         return self.process is not None and self.process.poll() is not None
 
     def members(self) -> dict[int, str]:
-        """Every process of the trial and its command line, but for those that have ended."""
+        """Return every living process of the trial and its command line."""
         wanted = f"{MARK}={self.mark}".encode()
         found = {}
         for entry in Path("/proc").iterdir():
@@ -69,12 +69,12 @@ class Scene:
         return found
 
     def ranks(self) -> list[int]:
-        """Those that measure, as they were started."""
+        """Return the processes of ranks in the order of their start."""
         every = self.members().items()
         return sorted(pid for pid, line in every if "measure.worker" in line and "mpiexec" not in line.split()[0])
 
     def until(self, what: Callable[[], object]) -> None:
-        """Wait for that; Missed if it never comes, or the command ends before."""
+        """Wait until a condition holds; Missed if it never does, or the command ends before."""
         deadline = time.monotonic() + PATIENCE
         while not what():
             if time.monotonic() > deadline or self.ended:
@@ -82,17 +82,17 @@ class Scene:
             time.sleep(0.004)
 
     def rows(self, count: int = 1) -> bool:
-        """Whether the run file has so many results."""
+        """Return whether the run file has at least `count` results."""
         return self.run.exists() and self.run.read_bytes().count(b'"kind":"measurement"') >= count
 
     def send(self, number: int, pid: int | None = None) -> None:
-        """A signal to the command or another process; one that is gone needs none."""
+        """Send a signal to the command or another process; ignore one that has ended."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid or self.pid, number)
 
 
 def nothing(scene: Scene) -> None:
-    """No fault, or no preparation."""
+    """Do nothing, as the fault or the preparation of a trial."""
 
 
 def _no_complaint(scene: Scene, done: "Done") -> str:
@@ -101,7 +101,7 @@ def _no_complaint(scene: Scene, done: "Done") -> str:
 
 @dataclass(frozen=True)
 class Done:
-    """How the command ended; status -1 if it never did."""
+    """The end of the command; status -1 if it never ended."""
 
     status: int
     output: str
@@ -112,7 +112,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Trial:
-    """One fault and what may come of it."""
+    """One fault and its right outcomes."""
 
     name: str
     arguments: Sequence[str]
@@ -120,24 +120,24 @@ class Trial:
     fault: Callable[[Scene], None] = nothing
     prepare: Callable[[Scene], None] = nothing
     variables: Mapping[str, str | None] = field(default_factory=dict)
-    shell: str = ""  # in place of `"$@"`, which is the command: with redirections and the like
+    shell: str = ""  # replaces `"$@"`, which is the command: with redirections and the like
     launcher: Sequence[str] = ()  # in front of the command
     limit: float = 45.0  # seconds until it has ended
-    check: Callable[[Scene, Done], str] = _no_complaint  # a complaint
-    killed: bool = False  # the command itself by SIGKILL, which cannot tidy up: its ranks do, a little later
-    lines: int = 1  # of error, at most
-    unforeseen: bool = False  # the last resort may write a traceback
-    early: bool = False  # Python itself may be starting, and says what it likes
-    speaks: bool = False  # the launcher has its own lines on what happened
+    check: Callable[[Scene, Done], str] = _no_complaint  # returns a complaint
+    killed: bool = False  # whether SIGKILL ends the command itself: it cannot clean up, its ranks do a little later
+    lines: int = 1  # of error messages, at most
+    unforeseen: bool = False  # whether there may be a file with a traceback
+    early: bool = False  # whether Python itself may still be starting, and print anything
+    speaks: bool = False  # whether the launcher prints messages of its own
 
     def command(self) -> list[str]:
-        """As it is started."""
+        """Return the command line."""
         command = [*self.launcher, *COLLBENCH, *self.arguments]
         return ["/bin/sh", "-c", self.shell, "sh", *command] if self.shell else command
 
 
 def environment(trial: Trial, scene: Scene, cache: Path) -> dict[str, str]:
-    """A user's, with folders that belong to the trial."""
+    """Return the variables of a user, with folders that belong to the trial."""
     own = {MARK: scene.mark, "TMPDIR": str(scene.folder / "tmp"), "HOME": str(scene.folder / "home")}
     given = of_a_user() | own | {"COLLBENCH_CACHE": str(cache), "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
     given.pop("XDG_CACHE_HOME", None)
@@ -150,7 +150,7 @@ def environment(trial: Trial, scene: Scene, cache: Path) -> dict[str, str]:
 
 
 def carried_out(trial: Trial, scene: Scene, cache: Path) -> Done:
-    """Start the command, do to it what the trial says, wait for its end."""
+    """Start the command, carry out the fault, and wait for the end."""
     for name in ("tmp", "home"):
         (scene.folder / name).mkdir(parents=True)
     scene.environment = environment(trial, scene, cache)
@@ -177,7 +177,7 @@ def carried_out(trial: Trial, scene: Scene, cache: Path) -> Done:
 
 
 def _ended(process: "subprocess.Popen[bytes]", seconds: float) -> int:
-    """The status as a shell counts it."""
+    """Return the exit status as a shell counts it."""
     try:
         status = process.wait(max(0.1, seconds))
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""What must hold after every trial, whatever was done to the command."""
+"""The conditions that hold after every trial."""
 
 import re
 import signal
@@ -12,17 +12,17 @@ from collbench.runfile.store import TornLine, read
 from tools.faults.trial import Done, Scene, Trial
 
 HOSTILE = "bad"  # the folder of files that are broken on purpose
-TRACEBACK = "collbench-traceback-*.txt"  # of an error that nobody foresaw
-_GONE = 4.0  # seconds for the last process to be gone
-_GONE_KILLED = 12.0  # where ranks have to notice that nobody is there any more
-_LOOKS = 3  # in a row that must find no process
+TRACEBACK = "collbench-traceback-*.txt"  # of an unforeseen error
+_GONE = 4.0  # seconds until the last process has ended
+_GONE_KILLED = 12.0  # the same where ranks must first notice that the command is gone
+_LOOKS = 3  # consecutive looks that must find no process
 _RAW = re.compile(r"Traceback \(most recent|Fatal Python error|Exception ignored|Abort\(\d+\)|core dumped")
 _LINE = re.compile(r"collbench: error: ")
 _CACHED = re.compile(r".*\.(so|lock|db|sqlite|sqlite-wal|sqlite-shm|json)$|(kernels|matplotlib|runs|index)$")
 
 
 def complaints(trial: Trial, scene: Scene, done: Done, cache: Path) -> list[str]:
-    """Everything that is not as it must be; ends whatever is left, so that the next trial is not disturbed."""
+    """Return all violated conditions, and end all processes that are left."""
     left = _left(scene, _GONE_KILLED if trial.killed else _GONE)
     return [
         *left,
@@ -56,7 +56,7 @@ def _tail(done: Done) -> str:
 def _left(scene: Scene, seconds: float) -> Iterator[str]:
     deadline = time.monotonic() + seconds
     members: dict[int, str] = {}
-    empty = 0  # looks in a row that found none: a process that is just starting another program shows no environment
+    empty = 0  # consecutive looks; a process that starts another program shows no environment for a moment
     while empty < _LOOKS and time.monotonic() < deadline:
         members = scene.members()
         empty = 0 if members else empty + 1
@@ -92,7 +92,7 @@ def _run_file(path: Path, torn: bool) -> Iterator[str]:
 
 
 def _words(path: Path) -> str:
-    """What a traceback says: where the error came from, and the error."""
+    """Return the end of a traceback's file."""
     return ": " + " | ".join(path.read_text().strip().splitlines()[-12:]) if path.match(TRACEBACK) else ""
 
 

@@ -1,10 +1,10 @@
-"""`python -m tools.gpu.bench` from a checkout with a GPU: the speed targets on one GPU, as shares of their bounds.
+"""`python -m tools.gpu.bench`: the speed targets on one GPU, as shares of their bounds.
 
-Ranks that share a GPU share its memory's bandwidth B, which a copy measures (bytes read and written).  An all-reduce
-of S bytes must read every rank's input and write every rank's result, 2 n S bytes in all, so algbw is B / (2 n) at
-most.  What passes through FIFOs beside that stays in the L2 cache, but must go through it: with what a copy within the
-cache reaches, that gives each implementation a bound of its own.  Benchmarks, not tests: a target that is missed is
-printed as such, and only wrong results and refusals that may not be end in exit status 1 (said.py).
+Ranks that share a GPU share its memory bandwidth B, measured by a copy (bytes read and written).  An all-reduce of S
+bytes reads every rank's input and writes every rank's result, 2 n S bytes in all, so algbw is at most B / (2 n).  The
+traffic of FIFOs stays in the L2 cache, which has a bandwidth of its own; so each implementation has a bound.  These are
+benchmarks, not tests: a missed target is printed, and only wrong results and unjust refusals cause exit status 1
+(said.py).
 """
 
 import math
@@ -28,7 +28,7 @@ from tools.gpu.checks import case
 from tools.gpu.places import ON_GPU, SCALE, Place, nccl_settings, opened
 
 RANKS = 4
-TARGETS = {"two-shot": 0.95, "ring-pipelined": 0.67}  # the least share of B / (2 n): 250 GB/s of the ring on an H100
+TARGETS = {"two-shot": 0.95, "ring-pipelined": 0.67}  # the least share of B / (2 n): 250 GB/s for the ring on an H100
 LATENCIES = {"one-shot-ll": 2.3e-6}  # the most seconds of an operation in a graph, at the small size
 
 
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def targets(platform: gpu.GpuPlatform, large: int, small: int, sampling: Sampling) -> Iterator[str]:
-    """A line for each implementation at each size; all implementations of a size are sampled in turn."""
+    """Yield a line for each implementation at each size; all implementations of a size are sampled in turn."""
     bandwidth, cache = copy_bandwidth(platform, large), cache_bandwidth(platform)
     yield f"copy within the GPU, read and written: {format_rate(bandwidth)} GB/s; within its cache {format_rate(cache)}"
     here = refusals.here_of(platform)
@@ -62,7 +62,7 @@ def targets(platform: gpu.GpuPlatform, large: int, small: int, sampling: Samplin
 
 
 def _line(result: Result, here: refusals.Here) -> str:
-    """What to say of a result without a time; empty for one that has one."""
+    """Return the text for a result without a time; empty for one with a time."""
     if isinstance(result, Measurement):
         return f"{said.WRONG}{_of(result)}: {result.mismatch}" if result.mismatch else ""
     if isinstance(result, Skipped) and not refusals.unjust(result.implementation, result.reason, here):
@@ -75,7 +75,7 @@ def _of(result: Result) -> str:
 
 
 def _share(result: Measurement, hardware: Hardware) -> str:
-    """Of what the memory allows, and of its own bound; and the verdict, where there is a target."""
+    """Return the share of the memory's bound and of the implementation's bound, and whether the target is met."""
     bound, cost = hardware.memory / 2, implementations()[result.implementation].cost
     share, least = result.algbw / bound, TARGETS.get(result.implementation)
     own = f", {hardware.floor(cost(result.case), result.case.nbytes) / result.typical:.0%} of its own" if cost else ""
@@ -93,19 +93,19 @@ def _met(holds: bool) -> str:
 
 
 def copy_bandwidth(platform: Platform, nbytes: int) -> float:
-    """Bytes per second that a copy from a rank's send to its receive buffer reads and writes."""
+    """Return the bytes per second that a copy from a rank's send to its receive buffer reads and writes."""
     return 2 * nbytes / copied(platform, nbytes)
 
 
 def cache_bandwidth(platform: gpu.GpuPlatform) -> float:
-    """The same of copies that stay in the last cache: of two lengths, so that their launches cancel out."""
+    """Return the same for copies in the last-level cache; two lengths cancel the time of the launch."""
     half = platform.cache * platform.launcher.places.most_sharing // 8 // PACK * PACK if platform.cache else 0
     more = copied(platform, 2 * half) - copied(platform, half) if half else 0.0
     return 2 * half / more if more > 0 else math.inf
 
 
 def copied(platform: Platform, nbytes: int) -> float:
-    """Seconds of such a copy, the least of several."""
+    """Return the smallest of several times of a copy, in seconds."""
 
     def launch(launches: int) -> None:
         for _ in range(launches):
@@ -118,7 +118,7 @@ def copied(platform: Platform, nbytes: int) -> float:
 
 
 def sampled(platform: Platform, one: Case, sampling: Sampling) -> Iterator[Result]:
-    """What came of a case, all implementations taking turns; those that do no such collective are left out."""
+    """Return the results of a case, with all implementations in turn, except for those that lack the collective."""
     yield from measure(one, [way for way in ON_GPU if one.collective.name in way.collectives], platform, sampling)
 
 

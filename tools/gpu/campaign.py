@@ -1,11 +1,11 @@
-"""`make gpu-campaign`: every stage of stages.py, in order of value, within the time that a GPU is lent for.
+"""`make gpu-campaign`: every stage of stages.toml, in order of value, within the time of a lent GPU.
 
-Each stage is a child of its own that is ended in time.  Its log and its record are on disk before the next begins, and
-`summary.md` says what came of all so far.  The same command, given again, does what is left: stages that were never
-begun with these sources, then those that did not pass, and at last those that did.
+Each stage is a child process with a time limit.  Its log and record are on disk before the next begins, and
+`summary.md` has all outcomes so far.  The same command, given again, continues with the stages that were never begun
+with these sources; then it repeats failures, and at last stages that passed.
 
-Exit status 0 all passed or are not possible here, 1 something failed, 2 no GPU or a wrong setting, 3 nothing failed but
-stages are left.
+Exit status: 0 all passed or are not possible here; 1 something failed; 2 no GPU or a wrong setting; 3 nothing failed,
+but stages are left.
 """
 
 import argparse
@@ -33,11 +33,11 @@ from tools.gpu import said
 from tools.gpu.stages import STAGES, Stage
 
 FOLDER = Path("results", "runs", "gpu-campaign")
-BUDGET = 720.0  # seconds, of the quarter of an hour that a machine is lent for
-GRACE = 8.0  # seconds from SIGINT, after which a run file has its end, to SIGKILL
+BUDGET = 720.0  # seconds, of a quarter of an hour
+GRACE = 8.0  # seconds between SIGINT, after which a run file gets its end, and SIGKILL
 PAGE, RECORD, LOG, STATE, KERNELS = "summary.md", "result.json", "log.txt", "state", "kernel-cache"
 PASSED, FAILED, TIMED_OUT, SKIPPED, BEGUN = "passed", "failed", "timed out", "not possible here", "cut off"
-LAST = 3  # lines of a log that has no numbers of its own, for the page
+LAST = 3  # lines shown of a log without numbers
 LEFT = 3  # the exit status where nothing failed and stages are left
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -48,10 +48,10 @@ class Stopped(BaseException):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a stage; BEGUN until it has ended."""
+    """The outcome of a stage; BEGUN until it has ended."""
 
     outcome: str
-    sources: str  # a digest of what was tried
+    sources: str  # a digest of the tested sources
     seconds: float = 0.0
     status: int | None = None
     lines: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Outcome:
 
 @dataclass
 class Campaign:
-    """The stages that are asked for, and the time and place for them."""
+    """The selected stages, and the time and place for them."""
 
     folder: Path
     stages: Sequence[Stage]
@@ -67,7 +67,7 @@ class Campaign:
     gpus: int
 
     def run(self) -> None:
-        """Carry out one stage after the other, as far as the time goes."""
+        """Carry out one stage after the other while there is time."""
         start = time.monotonic()
         for stage in self.order():
             left = self.budget - GRACE - (time.monotonic() - start)
@@ -81,13 +81,13 @@ class Campaign:
             (self.folder / PAGE).write_text(self.page(), encoding="utf-8")
 
     def lacks(self, stage: Stage) -> str:
-        """Return what a stage needs and this machine has not."""
+        """Return what a stage needs and the machine lacks."""
         if stage.gpus > self.gpus:
             return f"{stage.gpus} GPUs"
         return stage.package if stage.package and not find_spec(stage.package) else ""
 
     def order(self) -> list[Stage]:
-        """Return what was never begun with these sources, then what did not pass: a hang must not take others' time."""
+        """Return stages in order: never begun with these sources, not passed, passed; a hang takes no others' time."""
         ranks = {PASSED: 3, SKIPPED: 2}
 
         def rank(stage: Stage) -> int:
@@ -114,7 +114,7 @@ class Campaign:
         print(f"{stage.name}: {outcome} after {seconds:.0f} s", *done.lines, sep="\n  ", flush=True)
 
     def environment(self, stage: Stage) -> dict[str, str]:
-        """Return that of this command, with folders that stages share; of one GPU where a stage needs no more."""
+        """Return the variables of a stage: shared folders, and a single GPU if that is enough."""
         first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
         folders = {"COLLBENCH_STATE": str((self.folder / STATE).absolute())}
         folders["CUPY_CACHE_DIR"] = os.environ.get("CUPY_CACHE_DIR") or str((self.folder / KERNELS).absolute())
@@ -122,7 +122,7 @@ class Campaign:
         return {**os.environ, "PYTHONUNBUFFERED": "1", **folders, **only}
 
     def save(self, stage: Stage, outcome: Outcome) -> None:
-        """Replace the record of a stage at once, so that none is ever half written."""
+        """Replace the record of a stage atomically."""
         path = self.folder / stage.name / RECORD
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = path.with_name(f".{RECORD}")
@@ -135,7 +135,7 @@ class Campaign:
         return Outcome(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
     def page(self) -> str:
-        """Return all stages with what came of them, those that went wrong first."""
+        """Return a page of all stages with their outcomes, failures first."""
         lines = ["# GPU campaign"]
         known = {stage: outcome for stage in STAGES if (outcome := self.load(stage))}
         for heading in (FAILED, TIMED_OUT, BEGUN, PASSED, SKIPPED):
@@ -149,7 +149,7 @@ class Campaign:
         return "\n".join([*lines, "", f"Left: {', '.join(left) or 'nothing'}."]) + "\n"
 
     def status(self) -> int:
-        """Return the exit status that the records come to."""
+        """Return the exit status for the records."""
         outcomes = {outcome.outcome if outcome else "" for outcome in map(self.load, self.stages)}
         if outcomes & {FAILED, TIMED_OUT}:
             return said.BAD
@@ -157,14 +157,14 @@ class Campaign:
 
 
 def in_time(command: Sequence[str], limit: float, log: int, environment: dict[str, str]) -> int | None:
-    """Return the exit status of a command, or None if its time was up; nothing of its process group is left."""
+    """Return the exit status of a command, or None after the time limit; its process group is killed."""
     child = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, cwd=ROOT, start_new_session=True
     )
     try:
         return child.wait(limit)
     except subprocess.TimeoutExpired:
-        # A run that is interrupted writes the end of its file, and its rows count.
+        # An interrupted run writes the end of its file, and its rows count.
         child.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(GRACE)
@@ -176,7 +176,7 @@ def in_time(command: Sequence[str], limit: float, log: int, environment: dict[st
 
 
 def shown(log: str, outcome: str) -> list[str]:
-    """Return what the page shows of a log: its numbers and reasons, or else its last lines."""
+    """Return the shown part of a log: its numbers and reasons, or else its last lines."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     numbers = [line.removeprefix(said.KEY) for line in lines if line.startswith(said.KEY)]
     reasons = [] if outcome == PASSED else [line for line in lines if line.startswith((said.WRONG, said.SKIP))][:LAST]
@@ -185,7 +185,7 @@ def shown(log: str, outcome: str) -> list[str]:
 
 @cache
 def sources() -> str:
-    """Return a digest of what stages try and of their programs; a lent machine may have no git."""
+    """Return a digest of the tested sources and of their programs; a lent machine may lack git."""
     digest = hashlib.sha256()
     for folder in ("collbench", "kernels", "tools/gpu"):
         for path in sorted((ROOT / folder).rglob("*")):
@@ -195,7 +195,7 @@ def sources() -> str:
 
 
 def chosen_stages(words: Sequence[str]) -> list[Stage]:
-    """Return the stages of these names, `tests` for all that tell right from wrong; all of them without a name."""
+    """Return the stages with these names; `tests` stands for all tests, and no name for all stages."""
     for word in words:
         if word not in ("tests", *(stage.name for stage in STAGES)):
             raise unknown("stage", word, ["tests", *(stage.name for stage in STAGES)])
@@ -204,7 +204,7 @@ def chosen_stages(words: Sequence[str]) -> list[Stage]:
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
     for signum in SIGNALS:
-        signal.signal(signum, signal.SIG_IGN)  # once is enough: what is under way is being ended
+        signal.signal(signum, signal.SIG_IGN)  # one signal is enough
     raise Stopped(number)
 
 

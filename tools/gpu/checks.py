@@ -1,7 +1,7 @@
-"""What must hold on a real GPU.  Needs CuPy and NumPy only, so that it runs wherever a GPU is: see run.py.
+"""Conditions that hold on a real GPU; run.py carries them out.  They need CuPy and NumPy only.
 
-A check is a function of an open platform; Unsupported means that this machine cannot do it, and why.  Whoever runs
-checks asks refusals.py whether that may be.
+A check is a function of an open platform.  Unsupported means that this machine cannot do it; refusals.py decides
+whether the reason is just.
 """
 
 import time
@@ -24,13 +24,13 @@ from tools.gpu import refusals
 from tools.gpu.places import SCALE
 
 CALLS = SCALE.calls
-TRIES = 5  # of what a busy machine may spoil once
+TRIES = 5  # tries, because a busy machine may spoil one
 SMALL, ODD, LARGE = 4, 1_236, SCALE.large  # bytes: one element, no whole packs, several laps
 KINDS = [(DATATYPES[dtype], REDUCTIONS[redop]) for dtype in SCALE.dtypes for redop in SCALE.redops]
 
 
 def case(platform: Platform, collective: str = "allreduce", nbytes: int = ODD, **changes: Any) -> Case:
-    """A case of whole elements, at least one."""
+    """Return a case of whole elements, at least one."""
     chosen = COLLECTIVES[collective]
     fields = {"dtype": DATATYPES["float"], "root": 0, "in_place": False} | changes
     fields["redop"] = fields.get("redop", REDUCTIONS["sum"]) if chosen.reduces else NONE
@@ -39,9 +39,9 @@ def case(platform: Platform, collective: str = "allreduce", nbytes: int = ODD, *
 
 
 def expect_right(platform: Platform, implementation: Implementation, wanted: Iterable[Case], calls: int = 1) -> None:
-    """Each case, so many times: fill with new data, run once, compare.
+    """Carry out each case `calls` times: fill with new data, run once, compare.
 
-    Unsupported if not one can be carried out, for a reason that may be; a refusal that may not be is a failure.
+    Unsupported if no case can be carried out for just reasons; an unjust refusal is a failure.
     """
     carried_out, reason = 0, Unsupported(f"{implementation.name} carries out nothing of the kind")
     assert isinstance(platform, gpu.GpuPlatform)
@@ -92,7 +92,7 @@ def many_large_calls_with_changing_data(platform: Platform, implementation: Impl
 
 
 def calls_back_to_back(platform: Platform, implementation: Implementation) -> None:
-    """Out of place each call does the same again, so the last one's result is known; and it takes some time."""
+    """Repeat out-of-place calls, which have the same result each time, and check the last one and the time."""
     wanted = case(platform)
     implementation.refuse(wanted)
     prepared = implementation.prepare(wanted, platform)
@@ -104,9 +104,9 @@ def calls_back_to_back(platform: Platform, implementation: Implementation) -> No
 
 
 def a_log_of_every_rank(platform: Platform, implementation: Implementation, least: float = SCALE.accounted) -> None:
-    """Built with its log a kernel still gives the right result, and says of every rank where the time went.
+    """Run a kernel with its log: the result is right, and the log accounts for every rank's time.
 
-    Tracks are of the last of several operations, which a busy machine may hold up; a clock that is wrong is so always.
+    Tracks are of the last of several operations, which a busy machine may delay; so a wrong clock fails every try.
     """
     if implementation.library:
         raise Unsupported("a library cannot be looked into")
@@ -132,7 +132,7 @@ def _logged(platform: Platform, implementation: Implementation) -> Explanation:
 
 
 def an_estimate_of_its_own(platform: Platform, implementation: Implementation) -> None:
-    """Where the library has one: of the right order, and asking for it changes nothing."""
+    """Compare an estimate of the library with the time; the question must not change the result."""
     wanted = case(platform, nbytes=LARGE)
     if wanted.collective.name not in implementation.estimates:
         raise Unsupported(f"{implementation.name} estimates nothing of the kind")
@@ -157,7 +157,7 @@ def an_estimate_of_its_own(platform: Platform, implementation: Implementation) -
 
 
 class FirstRankOnly:
-    """A kernel of which only the first rank's blocks are launched."""
+    """A kernel that launches only the blocks of the first rank."""
 
     def __init__(self, function: Any, ranks: int) -> None:
         self.ptr, self._function, self._ranks = function.ptr, function, ranks
@@ -167,7 +167,7 @@ class FirstRankOnly:
 
 
 def a_wait_in_vain_ends(platform: Platform, implementation: Implementation) -> None:
-    """A rank whose peers are never launched gives up after seconds, which fails its case."""
+    """Start a rank without its peers: it gives up after seconds, and its case fails."""
     if implementation.name != "ring-flags" or platform.ranks < 3:
         raise Unsupported("once is enough")
     assert isinstance(platform, gpu.GpuPlatform)
@@ -202,5 +202,5 @@ CHECKS: list[Callable[[Platform, Implementation], None]] = [
     calls_back_to_back,
     a_log_of_every_rank,
     an_estimate_of_its_own,
-    a_wait_in_vain_ends,  # last: it leaves its mark on the platform
+    a_wait_in_vain_ends,  # last, because it changes the platform
 ]

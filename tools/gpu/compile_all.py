@@ -1,8 +1,8 @@
-"""`python -m tools.gpu.compile_all`: fills CuPy's kernel cache with what the checks and sweeps need, on all cores.
+"""`python -m tools.gpu.compile_all`: fill CuPy's kernel cache for the checks and sweeps, on all cores.
 
-CuPy's key is a hash of architecture, options, NVRTC's version and source, and a cubin gets its name only when it is
-whole (cupy/cuda/compiler.py and _compiler_cache.py of 14.2).  So processes may fill one cache at the same time, and
-whoever prepares the same case later on the same kind of GPU finds the kernel there.
+The key is a hash of architecture, options, source and version of NVRTC, and a cubin gets its name when it is complete
+(cupy/cuda/compiler.py and _compiler_cache.py of 14.2).  So several processes can fill one cache, and a later process
+with the same case on the same kind of GPU finds the kernel there.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from tools.gpu.places import ON_GPU, SCALE, Place, opened
 
 @dataclass(frozen=True)
 class Work:
-    """What to prepare: the kernels of one implementation for one kind of element."""
+    """The kernels of one implementation for one kind of element."""
 
     implementation: str
     collective: str = "allreduce"
@@ -53,25 +53,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for number, done in enumerate(as_completed([pool.submit(carry_out, work) for work in works]), 1):
             failures += filter(None, [done.result()])
             if number % 25 == 0:
-                sys.stdout.write(f"  {number} of {len(works)} after {time.monotonic() - start:.0f} s\n")
-                sys.stdout.flush()
+                print(f"  {number} of {len(works)} after {time.monotonic() - start:.0f} s", flush=True)
     said.key(f"{len(works)} sets of kernels by {processes} processes in {time.monotonic() - start:.0f} s{_kept()}")
     return said.wrong(failures[0]) if failures else said.GOOD
 
 
 def wanted() -> Iterator[Work]:
-    """Kind after kind, so that what all implementations of a kind share is compiled by the first of them."""
+    """Yield the works by kind, so that the first of a kind compiles the kernels that all share."""
     ladder = [way for way in ON_GPU if not way.library]
     for rung in ladder:
         yield from (Work(rung.name, dtype=dtype.name, redop=redop.name) for dtype, redop in KINDS)
     for rung in ladder:
         yield from (Work(rung.name, collective) for collective in rung.collectives if collective != "allreduce")
         yield Work(rung.name, traced=True)
-    yield from (Work("", collective) for collective in COLLECTIVES)  # inputs and checks of the libraries' own
+    yield from (Work("", collective) for collective in COLLECTIVES)  # inputs and checks of libraries
 
 
 def carry_out(work: Work) -> str:
-    """Prepare it, so that it is compiled; what went wrong, or nothing.  A refusal that may not be is wrong too."""
+    """Compile a work; return an error or an unjust refusal, or an empty string."""
     try:
         platform = _platform()
         wanted = case(platform, work.collective, dtype=DATATYPES[work.dtype], redop=REDUCTIONS[work.redop])
@@ -85,13 +84,13 @@ def carry_out(work: Work) -> str:
 
 
 def _prepare(platform: gpu.GpuPlatform, work: Work, wanted: Case) -> None:
-    """Inputs and checks; then the operation as the case will be asked for, and as the stress check tries it besides."""
+    """Prepare inputs and checks, the operation of the case, and the operation of the stress check."""
     way = implementations().get(work.implementation)
     if way:
         way.refuse(wanted)
     wire = way.wire if way else None
     platform.checker.fill(wanted, 1, wire)
-    platform.checker.check(wanted, 1, wire)  # whatever it finds: nothing was computed
+    platform.checker.check(wanted, 1, wire)  # compiles only: nothing was computed
     if way:
         prepared = way.prepare(wanted, platform.traced() if work.traced else platform)
         if not (work.traced or prepared.host_driven):
@@ -99,12 +98,12 @@ def _prepare(platform: gpu.GpuPlatform, work: Work, wanted: Case) -> None:
 
 
 _open = ExitStack()
-Finalize(None, _open.close, exitpriority=1)  # a process of a pool ends without what `atexit` knows
+Finalize(None, _open.close, exitpriority=1)  # a process of a pool skips the functions of `atexit`
 
 
 @cache
 def _platform() -> gpu.GpuPlatform:
-    """One a process, with hardly any memory: CuPy compiles in a context, which every process has anyway."""
+    """Return the platform of this process, with little memory; CuPy needs a context to compile."""
     return _open.enter_context(opened(Place(1, 2), largest=ODD, run=False))
 
 

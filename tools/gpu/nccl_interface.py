@@ -1,9 +1,9 @@
-"""What releases of NCCL say of the functions, structures and log lines that collbench knows: from their wheels.
+"""The functions, structures and log lines of NCCL's releases that collbench uses, from NVIDIA's wheels.
 
-  python -m tools.gpu.nccl_interface FOLDER... > tests/platforms/gpu/nccl_interface.toml
+    python -m tools.gpu.nccl_interface FOLDER... > tests/platforms/gpu/nccl_interface.toml
 
-Each folder holds an unpacked wheel (pip download nvidia-nccl-cu13==2.32.3).  The header is compiled for what structures
-look like, and the library is loaded, which takes no GPU.
+Each folder holds an unpacked wheel (pip download nvidia-nccl-cu13==2.32.3).  The layout of structures comes from a
+program that is compiled with the header.  The library is loaded, which takes no GPU.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ FORMS = re.compile(rb"[ -~]*Bytes -> (?:Algo|Kernel|cudaMemcpy|RMA|Rail)[ -~]*")
 
 
 def described(wheel: Path) -> str:
-    """A release as a table of TOML."""
+    """Return a release as a table of TOML."""
     (file,), (library,) = wheel.rglob("nccl.h"), wheel.rglob("libnccl.so.2")
     text, loaded = file.read_text(), ctypes.CDLL(str(library))
     number = ctypes.c_int()
@@ -52,13 +52,13 @@ def described(wheel: Path) -> str:
 
 
 def _kind(words: str) -> str:
-    """Which of four kinds an argument is: a pointer or handle, a size, a number, an id."""
+    """Return the kind of an argument: a pointer or handle, a size, a number, an id."""
     typed = [word for word in re.findall(r"\w+", words) if word in KINDS]
     return "pointer" if "*" in words or not typed else KINDS[typed[0]]
 
 
 def _numbers(file: Path, text: str) -> list[tuple[str, int]]:
-    """The numbers of the header, and where the fields of its structures lie, by a program that is compiled with it."""
+    """Return the numbers of the header and the offsets of its structures' fields."""
     wanted = {name: name for name in NUMBERS if name in text}
     for name, structure, kind in (("CONFIG", "ncclConfig_t", Config), ("SIM_INFO", "ncclSimInfo_t", SimInfo)):
         made = f"{structure} made = NCCL_{name}_INITIALIZER"
@@ -68,7 +68,7 @@ def _numbers(file: Path, text: str) -> list[tuple[str, int]]:
     prints = "".join(f'printf("%lld\\n", (long long)({value}));' for value in wanted.values())
     program = f"#include <cstddef>\n#include <cstdio>\n#include <nccl.h>\nint main() {{ {prints} }}\n"
     with tempfile.TemporaryDirectory() as folder:
-        # Of CUDA's headers nccl.h needs the names of two types only.
+        # nccl.h needs the names of two types of CUDA's headers.
         Path(folder, "cuda_runtime.h").write_text("typedef void *cudaStream_t, *cudaEvent_t;")
         Path(folder, "cuda_fp16.h").touch()
         source = Path(folder, "say.cpp")

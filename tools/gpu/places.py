@@ -1,4 +1,4 @@
-"""Where the checks of a GPU run: so many ranks on so many GPUs, with a platform opened there; and how much they do."""
+"""Ranks on GPUs for the checks, with an open platform, and the scale of the checks."""
 
 import os
 from collections.abc import Iterator
@@ -25,24 +25,24 @@ class Scale:
     implementations: tuple[str, ...] = tuple(name for name, way in implementations().items() if "gpu" in way.platforms)
     calls: int = 200  # with changing data, of a small message
     launches: int = 20  # back to back, in a sample
-    large: int = 20 * 2**20 + 12  # a message of several laps and no whole packs
+    large: int = 20 * 2**20 + 12  # a message of several laps without whole packs
     dtypes: tuple[str, ...] = tuple(DATATYPES)
     redops: tuple[str, ...] = tuple(REDUCTIONS)
     bench: tuple[int, int] = (256 * 2**20, 4096)  # the sizes that have targets
     budget: float = 5.0  # seconds for one of these
-    iters: int | None = None  # samples of it, instead of as many as are needed
+    iters: int | None = None  # samples of it; None: as many as are needed
     sanitized: int = 40_012
-    accounted: float = 0.2  # the least share of an operation's time that its log must account for
-    longest: float = 1.5  # of the traced operation's time, the most that a rank's track may take
+    accounted: float = 0.2  # the least share of an operation's time that its log accounts for
+    longest: float = 1.5  # the largest share of the traced operation's time in a rank's track
     slowest: float = 0.1  # an operation of some hundred bytes
-    spins: int = launch.SPINS  # tries of a wait that is in vain
-    in_vain: tuple[float, float] = (0.5, 25.0)  # how long that may take
+    spins: int = launch.SPINS  # tries of a wait in vain
+    in_vain: tuple[float, float] = (0.5, 25.0)  # seconds that such a wait may take
     compilers: int = 8  # processes, at most
 
 
 SMALL_SCALE = Scale(
     most_ranks=3,
-    implementations=("nccl", "ring-host", "ring-flags", "one-shot-ll", "nvls", "narrow-bfloat16"),  # of every kind
+    implementations=("nccl", "ring-host", "ring-flags", "one-shot-ll", "nvls", "narrow-bfloat16"),  # one of every kind
     calls=2,
     launches=2,
     large=1244,
@@ -59,13 +59,13 @@ SMALL_SCALE = Scale(
     in_vain=(0.0, 25.0),
     compilers=2,
 )
-"""For the machine that tests make up: all parts run."""
+"""The scale for the simulated machine of tests: all parts run."""
 SCALE = SMALL_SCALE if os.environ.get("COLLBENCH_GPU_SCALE") == "small" else Scale()
 SPARE = 8  # bytes of the largest element: sizes are rounded to whole ones
 
 
 class Gpus(gpu_cuda.Cuda):
-    """CUDA with at most so many of its GPUs."""
+    """CUDA with a limited number of its GPUs."""
 
     most = 2**10
 
@@ -75,7 +75,7 @@ class Gpus(gpu_cuda.Cuda):
 
 @dataclass(frozen=True)
 class Place:
-    """Ranks on the first so many GPUs, or on all of them one each."""
+    """Ranks on the first `gpus` GPUs, or one rank on every GPU."""
 
     gpus: int | None
     ranks: int
@@ -91,9 +91,9 @@ ON_GPU = [implementations()[name] for name in SCALE.implementations]
 
 @contextmanager
 def opened(place: Place, largest: int = SCALE.large, run: bool = True) -> Iterator[gpu.GpuPlatform]:
-    """The platform for a place; PlatformError without a GPU, Unsupported without enough of them.
+    """Yield the platform of a place; PlatformError without a GPU, Unsupported without enough GPUs.
 
-    Where no implementation is `run`, but only compiled, its FIFO and its log have no memory.
+    With `run` false, kernels are only compiled, so FIFO and log have no memory.
     """
     cuda = Gpus(gpu_cuda.load_cupy())
     cuda.most = place.gpus or cuda.most
@@ -118,18 +118,18 @@ def opened(place: Place, largest: int = SCALE.large, run: bool = True) -> Iterat
 
 
 def laid_out(sweep: Sweep, run: bool) -> MemoryLayout:
-    """Return the regions of a rank's memory; without FIFOs where no implementation is run."""
+    """Return the regions of a rank's memory; without FIFOs if nothing is run."""
     needed = needs(sweep.implementations, sweep.ranks, "gpu")
     return MemoryLayout.of(sweep, needed if run else replace(needed, fifos=dict.fromkeys(needed.fifos, 0)))
 
 
-_shared: list[dict[str, str]] = []  # what NCCL was told in this process
+_shared: list[dict[str, str]] = []  # NCCL's settings in this process
 
 
 def share_nccl(cuda: gpu_cuda.Cuda, ranks: int) -> None:
-    """Tell NCCL how many ranks share how large a GPU; PlatformError if this process has told it otherwise before.
+    """Set the number of ranks that share a GPU; PlatformError if this process had another setting before.
 
-    NCCL reads its environment once a process, so places whose settings differ need processes of their own.
+    NCCL reads its environment once a process, so places with different settings need different processes.
     """
     crowd = -(-ranks // cuda.count())
     least = min(cuda.multiprocessors(device) for device in range(cuda.count()))
@@ -143,7 +143,7 @@ def share_nccl(cuda: gpu_cuda.Cuda, ranks: int) -> None:
 
 
 def nccl_settings(platform: gpu.GpuPlatform) -> str:
-    """What NCCL was told of the ranks that share its GPU, in one line: it decides how fast NCCL can be."""
+    """Return NCCL's settings for shared GPUs in one line, because they limit its speed."""
     told = [f"{name}={os.environ[name]}" for settings in _shared[-1:] for name in settings]
     places = platform._places
     where = f"{places.most_sharing} ranks on {places.multiprocessors} multiprocessors"

@@ -1,6 +1,6 @@
-"""What may be refused on a GPU, and when: a rung that must work, and says it cannot, has failed.
+"""Just reasons for a refusal on a GPU: an implementation that must work and refuses has failed.
 
-A reason that no record allows, or none whose condition holds here, is a defect.  A new limit is one record.
+A reason without a record, or with a condition that does not hold here, is a defect.  A new limit is one record.
 """
 
 import re
@@ -11,18 +11,18 @@ from fnmatch import fnmatch
 from collbench.platforms.gpu import nccl
 from collbench.platforms.gpu import platform as gpu
 
-SHARING_NCCL = 23000  # NCCL's own number of 2.30.0, the first with ranks that share a GPU
+SHARING_NCCL = 23000  # NCCL's number of 2.30.0, the first release with ranks that share a GPU
 
 
 @dataclass(frozen=True)
 class Here:
-    """What decides whether a refusal is just."""
+    """The facts that decide whether a refusal is just."""
 
     ranks: int
-    gpus: int  # that the ranks live on
+    gpus: int  # of all ranks
     processes: int = 1
-    nccl: int = 0  # its version in NCCL's own counting; 0 where there is none
-    peers: bool = True  # whether CUDA says that every GPU reaches every other one's memory
+    nccl: int = 0  # NCCL's number of its version; 0 without NCCL
+    peers: bool = True  # whether every GPU can access every other one's memory
 
     @property
     def shared(self) -> bool:
@@ -32,7 +32,7 @@ class Here:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A reason (as a pattern) that implementations of a name may give (`narrow-*`), all of them where that is empty."""
+    """A pattern of reasons for implementations of a name (`narrow-*`), or for all if the name is empty."""
 
     implementation: str
     reason: str
@@ -65,7 +65,7 @@ ALLOWED = (
 
 
 def unjust(implementation: str, reason: str, here: Here) -> str:
-    """What is wrong with a refusal; empty where a record allows it here."""
+    """Return the defect of a refusal; empty if a record allows it here."""
     for refusal in ALLOWED:
         named = fnmatch(implementation, refusal.implementation or "*")
         if named and re.search(refusal.reason, reason) and refusal.just(here):
@@ -74,7 +74,7 @@ def unjust(implementation: str, reason: str, here: Here) -> str:
 
 
 def here_of(platform: gpu.GpuPlatform) -> Here:
-    """The machine under an open platform, by what CUDA and NCCL say of themselves."""
+    """Return the facts of an open platform."""
     cuda, devices = platform._cuda, platform._places.devices
     reaches = cuda.runtime.deviceCanAccessPeer
     return Here(
@@ -87,6 +87,6 @@ def here_of(platform: gpu.GpuPlatform) -> Here:
 
 
 def nccl_version(nccl: object) -> int:
-    """NCCL's own number for its version; 0 where CuPy found none."""
+    """Return NCCL's number of its version; 0 if CuPy found no NCCL."""
     available, version = getattr(nccl, "available", False), getattr(nccl, "get_version", int)
     return int(version()) if available else 0

@@ -1,6 +1,6 @@
-"""`python -m tools.gpu.run --ranks 4 --how launches` from a checkout: every check on one arrangement of ranks.
+"""`python -m tools.gpu.run --ranks 4 --how launches`: every check on one arrangement of ranks.
 
-One process an arrangement, since NCCL reads its environment once.  Needs no pytest.  Exit status: said.py.
+Each arrangement takes a process, because NCCL reads its environment once.  pytest is not needed.  Exit status: said.py.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from tools.gpu.checks import CHECKS, case
 from tools.gpu.places import ON_GPU, SCALE, Place, nccl_settings, opened
 
 HOW = {"launches": False, "graphs": True}
-PATIENCE = 200  # seconds for one check before all threads' stacks are shown and the process ends
+PATIENCE = 200  # seconds for one check, after which the process prints all stacks and ends
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,12 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def worst(statuses: Sequence[int]) -> int:
-    """Of several parts: wrong if one is, skipped if all are."""
+    """Return the status of several parts: wrong if one is, skipped if all are."""
     return max((status for status in statuses if status != said.SKIPPED), default=said.SKIPPED)
 
 
 def run_place(place: Place, chosen: Sequence[Implementation], checks: Collection[str]) -> int:
-    """The checks of these names, each implementation on a platform of its own."""
+    """Run the named checks, each implementation on a platform of its own; return the exit status."""
     print(f"{place}", flush=True)
     done: list[str] = []
     try:
@@ -64,7 +64,7 @@ def run_place(place: Place, chosen: Sequence[Implementation], checks: Collection
 
 
 def run_implementation(platform: gpu.GpuPlatform, implementation: Implementation, checks: Collection[str]) -> list[str]:
-    """A line for each check, and the outcomes `ok`, `skipped: why` or `FAILED: why`."""
+    """Print a line for each check, and return the outcomes: `ok`, `skipped: reason` or `FAILED: reason`."""
     outcomes = []
     for check in (check for check in CHECKS if check.__name__ in checks):
         start = time.monotonic()

@@ -1,7 +1,7 @@
-"""How a program of this folder tells its outcome: an exit status, and lines that begin with a sign.
+"""The outcome of a program of this folder: an exit status, and lines with a prefix.
 
-Exit status 0 good, 1 something is wrong, 2 no GPU or a usage error, SKIPPED this machine cannot do it.  A line that
-begins with KEY is a number for the campaign's page; one that begins with WRONG or SKIP is the reason.
+Exit status: 0 good; 1 something is wrong; 2 no GPU or a usage error; SKIPPED this machine cannot do it.  A line with
+the prefix KEY is a number for the campaign's page; WRONG and SKIP begin a reason.
 """
 
 import sys
@@ -28,6 +28,6 @@ def skip(reason: object) -> int:
 
 
 def no_gpu(undone: str) -> int:
-    """Print what was not done for want of a GPU, and return the exit status."""
+    """Print what was not done without a GPU, and return the exit status."""
     print(f"collbench: error: no GPU here, so nothing was {undone}; fix: run this on a GPU node", file=sys.stderr)
     return NO_GPU

@@ -1,8 +1,8 @@
 """`python -m tools.gpu.sanitize --tool memcheck`: every rung under a tool of compute-sanitizer.
 
-memcheck finds accesses outside of what was allocated, racecheck races in shared memory, synccheck barriers that not
-all reach.  They run kernels one after the other, which a grid that holds all ranks survives; NCCL's kernels, one a
-rank, would wait for ever.  Exit status: said.py; a machine without compute-sanitizer skips.
+memcheck finds accesses outside of allocations, racecheck races in shared memory, synccheck barriers that some threads
+miss.  The tools run one kernel after the other, which suits a grid with all ranks; NCCL's kernels, one a rank, would
+wait for ever.  Exit status: said.py; a machine without compute-sanitizer skips.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from tools.gpu.stages import TOOLS
 
 RANKS = (2, 4, 8)
 SIZES = (SMALL, SCALE.sanitized)
-FOLDERS = ("/usr/local/cuda/bin", "/opt/cuda/bin")  # where toolkits put it, should it not be on the path
+FOLDERS = ("/usr/local/cuda/bin", "/opt/cuda/bin")  # of toolkits, if it is not on the path
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,12 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def toolkit(program: str) -> str | None:
-    """Where a program of the CUDA toolkit is."""
+    """Return the path of a program of the CUDA toolkit."""
     return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", ""), *FOLDERS]))
 
 
 def _under(prefix: list[str], tool: str, ranks: int) -> int:
-    """One process for these ranks; what it prints passes through."""
+    """Run the tool in one process for these ranks, and pass its output through."""
     command = [sys.executable, "-m", "tools.gpu.sanitize", "--tool", tool, "--inside", str(ranks)]
     status = subprocess.run([*prefix, *command], stderr=subprocess.STDOUT, check=False).returncode
     if status:
@@ -59,7 +59,7 @@ def _under(prefix: list[str], tool: str, ranks: int) -> int:
 
 
 def inside(ranks: int) -> int:
-    """What the tools watch: every rung, a few sizes."""
+    """Run every rung at a few sizes, under the tool."""
     failures = 0
     for implementation in (way for way in ON_GPU if not way.library):
         try:

@@ -1,4 +1,4 @@
-"""What the buffers of a case hold before it is carried out and afterwards: the oracle of tests and benches."""
+"""The contents of a case's buffers before and after it: the oracle of tests and benchmarks."""
 
 from collbench.cases import Case
 from collbench.collectives import REDUCED

@@ -1,9 +1,12 @@
-"""What primitives of the kernels become, as the table of docs/kernels.md: `python -m tools.kernels.facts` prints it."""
+"""Instructions of the kernels' primitives, and the tables of docs/kernels.md."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from collbench.platforms import compiler
-from tools.kernels import nvrtc, sass
+from tools import table, table_in
+from tools.kernels import nvrtc, sass, streams
 
 ARRAY = {"LDG.E.128", "STG.E.128"}
 VECTORS = {"LD.E.128.STRONG.SYS", "ST.E.128.STRONG.SYS"}
@@ -11,14 +14,14 @@ VECTORS = {"LD.E.128.STRONG.SYS", "ST.E.128.STRONG.SYS"}
 
 @dataclass(frozen=True)
 class Primitive:
-    """A function of the headers, the kernel that only calls it, and what that becomes."""
+    """A function of the headers, the kernel that only calls it, and its instructions."""
 
     parameters: str
     call: str
     words: str
 
     def instructions(self, arch: int) -> tuple[str, ...]:
-        """Up to sm_75 ordinary accesses name a scope too, the system's; it orders nothing."""
+        """Return the instructions; up to sm_75 ordinary accesses also name the system's scope, which orders nothing."""
         suffix = ".SYS" if arch <= 75 else ""
         return tuple(word + suffix if word[:3] in ("LDG", "STG") else word for word in self.words.split())
 
@@ -59,21 +62,21 @@ PRIMITIVES = {
 
 
 def probes() -> str:
-    """A source whose kernels call one of them each."""
+    """Return a source with a kernel for each primitive that only calls it."""
     calls = (f'extern "C" __global__ void call_{n}({p.parameters}) {{ {p.call}; }}\n' for n, p in PRIMITIVES.items())
     return compiler.source("packets.cuh") + "".join(calls)
 
 
 def compiled_primitives(arch: int) -> nvrtc.Compiled:
-    """Those kernels for an architecture."""
+    """Return these kernels for an architecture."""
     return nvrtc.compile_source(probes(), arch, (nvrtc.STANDARD,))
 
 
-def instructions_table() -> str:
-    """As on sm_80 and later."""
-    rows = [f"| `{p.call}` | {', '.join(f'`{word}`' for word in p.instructions(90))} |" for p in PRIMITIVES.values()]
-    return "\n".join(["| Call | Instructions |", "|---|---|", *rows])
-
-
-if __name__ == "__main__":
-    print(instructions_table())
+def written() -> Iterator[tuple[Path, str]]:
+    """Yield the page with the instructions on sm_80 and later, and with the bugs that the harness must catch."""
+    rows = []
+    for primitive in PRIMITIVES.values():
+        words = ", ".join(f"`{word}`" for word in primitive.instructions(90))
+        rows.append([f"`{primitive.call}`", words])
+    yield table_in("docs/kernels.md", table(("Call", "Instructions"), rows))
+    yield table_in("docs/kernels.md", streams.bugs_table())

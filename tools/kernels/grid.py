@@ -1,4 +1,4 @@
-"""All ranks of a kernel in this process, with real threads: their memory, and launches of one grid for all of them."""
+"""All ranks of a kernel in this process, with real threads: their memory, and launches of one grid for all ranks."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,8 @@ from collbench.platforms import compiler
 from collbench.platforms.layout import WINDOW_HEAD, WORLD
 from tools.kernels.buffers import received, sent
 
-GRID = ("-DHOST_GRID", "-O1")  # no build that anybody measures; threads and pieces are the same
-MARGIN = 64  # elements behind every buffer that nobody may write
+GRID = ("-DHOST_GRID", "-O1")  # not for measurements; threads and pieces are the same
+MARGIN = 64  # elements after every buffer that nobody may write
 UNTOUCHED = 0xEE
 
 
@@ -21,7 +21,7 @@ def aligned(nbytes: int) -> Array:
 
 
 class Ranks:
-    """Inputs and results of all ranks, each so many elements behind an aligned address, and their windows."""
+    """Inputs and results of all ranks, each at an offset from an aligned address, and their windows."""
 
     def __init__(self, of: Case, fifo: int = 0, starts: Sequence[tuple[int, int]] = ()) -> None:
         self.case, self.starts = of, starts or [(0, 0)] * of.ranks
@@ -36,11 +36,11 @@ class Ranks:
         return array.view(self.case.dtype.storage)
 
     def part(self, which: int, rank: int) -> Array:
-        """The input (0) or the result (1) of a rank."""
+        """Return the input (0) or the result (1) of a rank."""
         return self._arrays[which][rank][self.starts[rank][which] :][: self.case.nbytes // self.case.dtype.itemsize]
 
     def fill(self, seed: int) -> None:
-        """The inputs of that seed."""
+        """Write the inputs of a seed."""
         for rank in range(self.case.ranks):
             self.part(1, rank)[:] = 0
             self.part(0, rank)[:] = sent(self.case, rank, seed)
@@ -56,7 +56,7 @@ class Ranks:
         alone: bool = False,
         **fields: int,
     ) -> None:
-        """Once for all ranks, or for the first alone."""
+        """Launch a kernel once, for all ranks or for the first alone."""
         world, ranks = np.zeros((), WORLD), self.case.ranks
         for rank, window in enumerate(self.windows):
             world["window"][rank] = window.ctypes.data
@@ -68,7 +68,7 @@ class Ranks:
         kernel(world, *map(np.uint64, numbers), blocks=blocks * (1 if alone else ranks), threads=threads)
 
     def results(self) -> set[bytes]:
-        """Of all ranks; nothing was written beside any."""
+        """Return the results of all ranks; AssertionError if a rank wrote outside of its result."""
         for rank, array in enumerate(self._arrays[1]):
             start, count = self.starts[rank][1], len(self.part(1, rank))
             beside = np.delete(array, np.s_[start : start + count])
@@ -76,5 +76,5 @@ class Ranks:
         return {self.part(1, rank).tobytes() for rank in range(self.case.ranks)}
 
     def right(self, seed: int) -> bool:
-        """Every rank holds the result."""
+        """Return whether every rank holds the right result."""
         return self.results() == {received(self.case, 0, seed)[0][1].tobytes()}

@@ -1,6 +1,6 @@
-"""NVIDIA's runtime compiler through ctypes: it compiles for any GPU without one, and needs no CuPy.
+"""NVIDIA's runtime compiler by ctypes, without a GPU and CuPy, and the programs that our kernels become.
 
-And the programs that our kernels become: each file with the options that a rung adds.
+A program is a file with the options of a rung.
 """
 
 import ctypes
@@ -23,10 +23,10 @@ from tools import in_nvidia_wheels
 NEWER = {"multimem.cu": memory.OLDEST}  # not for every GPU and type
 FILES = sorted(path.name for path in compiler.folder().glob("*.cu") if path.name not in NEWER)
 ARCHITECTURES = (70, 80, 90, 100)
-STANDARD = "-std=c++17"  # what CuPy's oldest supported NVRTC is sure to have
+STANDARD = "-std=c++17"  # supported by the oldest NVRTC that CuPy supports
 PIPELINED = ("-DSLOTS=4", "-DMERGED", f"-DIN_FLIGHT={ring.IN_FLIGHT}")
-ONE_DEVICE = launch.defines(4, one_device=True)  # what four ranks that share a GPU add
-VARIANTS = {  # the ring's two rungs between devices, and on one; the others on one, where more is known when compiled
+ONE_DEVICE = launch.defines(4, one_device=True)  # the options for four ranks that share a GPU
+VARIANTS = {  # the ring's two rungs between devices, and on one; the others on one, where more is known at compile time
     "ring.cu": [(), PIPELINED, (*PIPELINED, *ONE_DEVICE)],
     "direct.cu": [(), ONE_DEVICE],
     "one_shot_ll.cu": [(), ONE_DEVICE],
@@ -37,11 +37,11 @@ RANKS_MEET = [(file, more) for file, more in PROGRAMS if "PARAMETER(World)" in c
 
 
 class CompileError(Exception):
-    """What the compiler had to say."""
+    """The log of a compiler that refuses."""
 
 
-_FORM = Path(__file__).read_text()  # with another text of this file, what is kept may be of another form
-_RESOURCES = re.compile(  # as ptxas -v says it
+_FORM = Path(__file__).read_text()  # part of the cache key: another text of this file may keep another form
+_RESOURCES = re.compile(  # the format of ptxas -v
     r"Function properties for (\w+)\n"
     r".*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\n"
     r".*?Used (\d+) registers(?:.*?(\d+) bytes smem)?"
@@ -50,7 +50,7 @@ _RESOURCES = re.compile(  # as ptxas -v says it
 
 @dataclass(frozen=True)
 class Resources:
-    """What one kernel takes; all but the registers in bytes."""
+    """The resources of a kernel; all except registers in bytes."""
 
     stack: int
     spill_stores: int
@@ -66,31 +66,34 @@ class Compiled:
     arch: int
     log: str  # warnings
     ptx: str
-    binary: bytes  # what the GPU loads: the assembler accepted it
+    binary: bytes  # accepted by the assembler
 
     @property
     def resources(self) -> dict[str, Resources]:
-        """Of each kernel, from the assembler's own account."""
-        return {name: Resources(*(int(number or 0) for number in rest)) for name, *rest in _RESOURCES.findall(self.log)}
+        """The resources of each kernel, from the assembler's log."""
+        found = {}
+        for name, *numbers in _RESOURCES.findall(self.log):
+            found[name] = Resources(*(int(number or 0) for number in numbers))
+        return found
 
 
 @cache
 def compiled(
     file: str, more: tuple[str, ...] = (), dtype: str = "float", redop: str = "sum", arch: int = 90
 ) -> Compiled:
-    """A kernel file."""
+    """Return a kernel file, compiled."""
     reduction = NONE if redop == "none" else REDUCTIONS[redop]
     options = (*compiler.defines(DATATYPES[dtype], reduction), *more, STANDARD)
     return compile_source(compiler.source(file), arch, options)
 
 
 def known(file: str, ranks: int, arch: int, *more: str) -> Compiled:
-    """A kernel file for so many ranks: a loop over them is unrolled."""
+    """Return a kernel file for a known number of ranks: loops over ranks are unrolled."""
     return compiled(file, (*more, *launch.defines(ranks, one_device=False)), arch=arch)
 
 
 def library_path() -> Path | None:
-    """The compiler of the wheel nvidia-cuda-nvrtc-cu12 (or its successors), if one is installed."""
+    """Return the compiler of the wheel nvidia-cuda-nvrtc-cu12 (or its successors), if one is installed."""
     return next(iter(in_nvidia_wheels("*/lib/libnvrtc.so.*")), None)
 
 
@@ -102,22 +105,22 @@ def library() -> ctypes.CDLL:
 
 
 def compile_source(source: str, arch: int, options: tuple[str, ...]) -> Compiled:
-    """As CuPy compiles a RawModule; CompileError with the compiler's log if it refuses."""
-    verbose = "--ptxas-options=-v"  # CuPy does not ask for this; it changes the log only
+    """Compile as CuPy compiles a RawModule; CompileError with the compiler's log if it refuses."""
+    verbose = "--ptxas-options=-v"  # CuPy lacks this option, which changes only the log
     return _compile(source, arch, (f"--gpu-architecture=sm_{arch}", verbose, *options))
 
 
 def version() -> tuple[int, int]:
-    """Of the compiler, as it says itself."""
+    """Return the version of the compiler."""
     major, minor = ctypes.c_int(), ctypes.c_int()
     _check(library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
     return major.value, minor.value
 
 
 def _compile(source: str, arch: int, options: tuple[str, ...]) -> Compiled:
-    """Once, since tests that run side by side want the same: kept on disk, but for what is refused.
+    """Compile once and keep the result on disk, because parallel tests need the same programs.
 
-    By the size of the compiler rather than by its place: another checkout has the same one.
+    The key has the size of the compiler and not its path, so that checkouts share the cache.
     """
     path = library_path()
     assert path is not None
@@ -127,7 +130,7 @@ def _compile(source: str, arch: int, options: tuple[str, ...]) -> Compiled:
     with kept.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not kept.exists():
-            scratch = kept.with_suffix(f".{os.getpid()}")  # nobody reads half a file after a crash
+            scratch = kept.with_suffix(f".{os.getpid()}")  # so that nobody reads half a file after a crash
             scratch.write_bytes(pickle.dumps(_compiled(source, arch, options)))
             scratch.replace(kept)
     found: Compiled = pickle.loads(kept.read_bytes())

@@ -20,13 +20,13 @@ from collbench.host.cache import cache_folder
 from tools import in_nvidia_wheels
 from tools.kernels.nvrtc import RANKS_MEET, Compiled, compiled
 
-_FORM = Path(__file__).read_text()  # with another text of this file, listings may be other ones
+_FORM = Path(__file__).read_text()  # part of the cache key: another text of this file may list in another form
 Listing = dict[str, tuple[tuple[str, str], ...]]
-READ = (80, 90, 100)  # architectures that tests look into
+READ = (80, 90, 100)  # architectures of the tests
 INSTRUCTION = 16  # bytes of one
 _LINE = re.compile(r"^\s*/\*(?P<at>[0-9a-f]+)\*/\s+(?:@!?U?P\d+\s+)?(?P<word>[A-Z][\w.]*)\s*(?P<operands>[^;]*);")
 _MEMORY = re.compile(r"(LD[GL]?|ST[GL]?|ATOMG?|RED|MEMBAR|CCTL|BAR)\b")
-_ENDS = re.compile(r"(BRA|BRX|EXIT|RET|CALL|BAR|WARPSYNC|BSYNC)\b")  # of a run of instructions one after the other
+_ENDS = re.compile(r"(BRA|BRX|EXIT|RET|CALL|BAR|WARPSYNC|BSYNC)\b")  # ends of a run of consecutive instructions
 _BRANCHES = re.compile(r"(BRA|BRX|BSSY|CALL|RET|JMP|WARPSYNC\.)")  # may name a place in the code
 _TARGET = re.compile(r"\b0x[0-9a-f]+$")
 _REGISTER = re.compile(r"\bR(\d+)\b")
@@ -42,19 +42,19 @@ def disassembler() -> Path:
 
 @cache
 def listing(compiled: Compiled) -> Listing:
-    """Of each kernel every instruction with its operands, in the order of the code; a label is an empty instruction."""
+    """Return every instruction with its operands for each kernel, in code order; a label is an empty instruction."""
     together([compiled])
     found: Listing = pickle.loads(_kept(compiled.binary).read_bytes())
     return found
 
 
 def together(programs: Iterable[Compiled]) -> list[Compiled]:
-    """Keep the listings of these, by one run of the disassembler for each architecture: its start takes longest."""
+    """Keep the listings of programs, by one run of the disassembler for each architecture: its start is slow."""
     every = list(programs)
     cache_folder().mkdir(parents=True, exist_ok=True)
     for arch, several in groupby(sorted(every, key=_arch), key=_arch):
         with (cache_folder() / f"sass-{arch}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # tests that run side by side want the same
+            fcntl.flock(lock, fcntl.LOCK_EX)  # parallel tests need the same listings
             unread = [program for program in several if not _kept(program.binary).exists()]
             for program, found in zip(unread, _disassemble(unread), strict=True):
                 scratch = _kept(program.binary).with_suffix(f".{os.getpid()}")
@@ -64,7 +64,7 @@ def together(programs: Iterable[Compiled]) -> list[Compiled]:
 
 
 def of_ranks(arch: int) -> list[tuple[str, tuple[str, ...], Compiled]]:
-    """Every program whose ranks meet, disassembled together."""
+    """Return every program with ranks that meet, disassembled together."""
     programs = together(compiled(file, more, arch=arch) for file, more in RANKS_MEET)
     return [(*names, program) for names, program in zip(RANKS_MEET, programs, strict=True)]
 
@@ -81,7 +81,7 @@ def _kept(binary: bytes) -> Path:
 
 
 def _disassemble(programs: list[Compiled]) -> list[Listing]:
-    """Their kernels' code one behind the other, as the raw instructions that the disassembler takes too."""
+    """Return the listings of several programs; their code is concatenated as raw instructions for the disassembler."""
     if not programs:
         return []
     kernels = [_kernels(program.binary) for program in programs]
@@ -105,7 +105,7 @@ def _disassemble(programs: list[Compiled]) -> list[Listing]:
 
 
 def _labelled(lines: list[re.Match[str]], start: int) -> tuple[tuple[str, str], ...]:
-    """With a label wherever a branch leads; both count from the start of the kernel."""
+    """Return the code with a label at every target of a branch, relative to the start of the kernel."""
     operands = [
         _TARGET.sub(lambda target: f".L_{int(target[0], 16) - start:x}", line["operands"].strip())
         if _BRANCHES.match(line["word"])
@@ -122,7 +122,7 @@ def _labelled(lines: list[re.Match[str]], start: int) -> tuple[tuple[str, str], 
 
 
 def _kernels(binary: bytes) -> dict[str, bytes]:
-    """The code of each kernel of an ELF file: what its sections .text.NAME hold."""
+    """Return the code of each kernel of an ELF file, from its sections .text.NAME."""
     (table,) = struct.unpack_from("<Q", binary, 0x28)
     size, count, names = struct.unpack_from("<HHH", binary, 0x3A)
     headers = [struct.unpack_from("<IIQQQQ", binary, table + i * size) for i in range(count)]
@@ -136,17 +136,18 @@ def _kernels(binary: bytes) -> dict[str, bytes]:
 
 
 def memory_instructions(compiled: Compiled) -> dict[str, tuple[str, ...]]:
-    """Of each kernel in the order of its code, with the barriers of a block."""
-    return {
-        name: tuple(BARRIER if word.startswith(BARRIER) else word for word, _ in code if _MEMORY.match(word))
-        for name, code in listing(compiled).items()
-    }
+    """Return the memory instructions of each kernel in the order of the code, with the barriers of a block."""
+    found = {}
+    for name, code in listing(compiled).items():
+        words = (word for word, _ in code if _MEMORY.match(word))
+        found[name] = tuple(BARRIER if word.startswith(BARRIER) else word for word in words)
+    return found
 
 
 def loads_in_flight(code: tuple[tuple[str, str], ...], word: str) -> int:
-    """The most loads of that name that a thread has on the way before it uses what one of them brings.
+    """Return the largest number of loads with this name that a thread has in flight before it uses a loaded value.
 
-    Instructions are issued in order, so whoever uses what a load brings waits for it, and so does all that follows.
+    Instructions are issued in order, so the use of a loaded value waits, and so do all later instructions.
     """
     most, on_the_way = 0, []
     for name, operands in code:
@@ -157,7 +158,7 @@ def loads_in_flight(code: tuple[tuple[str, str], ...], word: str) -> int:
         if not name or _ENDS.match(name):
             on_the_way = []
         on_the_way = [] if any(used & brought for brought in on_the_way) else on_the_way
-        if name.replace(".EF", "") == word:  # also past the cache
+        if name.replace(".EF", "") == word:  # with or without a cache hint
             first = int(_REGISTER.findall(operands)[0])
             on_the_way.append({first + lane for lane in range(4)})
             most = max(most, len(on_the_way))

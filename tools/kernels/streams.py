@@ -1,6 +1,6 @@
-"""The bugs that the harness of kernels/host/streams.cpp must catch; docs/kernels.md has the table.
+"""Bugs that the harness of kernels/host/streams.cpp must catch; docs/kernels.md has the table.
 
-A bug is a change of the kernels' text (bugs.toml), made in a copy; races.py of `exercise` builds and runs them.
+A bug is a change in a copy of the kernels (bugs.toml); races.py of `exercise` builds and runs them.
 """
 
 import re
@@ -14,6 +14,7 @@ from typing import Any
 from collbench.commands.exercise import races
 from collbench.commands.exercise.races import GAVE_UP, NARROW, RACE, WRONG, Change, Outcome, Run, build, outcome
 from collbench.platforms import compiler
+from tools import table
 
 ALLREDUCES = (
     "ring-flags",
@@ -30,7 +31,7 @@ OTHERS = tuple(
     for ring in ("ring-flags", "ring-pipelined")
     for collective in ("broadcast", "allgather", "reducescatter")
 )
-"""What rings do besides the all-reduce."""
+"""The other collectives of rings."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Bug:
     options: tuple[str, ...] = ()
 
     def caught(self, tries: int = 4) -> set[str]:
-        """Who noticed; with other stalls, if the first do not show what must be shown."""
+        """Return the catchers of the bug; with other stalls if the first do not show it."""
         binary = build(self.run.parts(), self.changes, self.options)
         noticed: set[str] = set()
         for seed in range(1, tries + 1):
@@ -56,13 +57,13 @@ class Bug:
 
 @cache
 def clean(run: Run) -> Outcome:
-    """That run of the kernels as they are."""
+    """Return the outcome of a run with the unchanged kernels."""
     every = Run((*ALLREDUCES, *OTHERS), 2) if NARROW not in run.kernels else run
     return outcome(build(every.parts()), run)
 
 
 def _changes(record: Mapping[str, Any]) -> Iterator[Change]:
-    """Yield the changes of a bug; those of a kernel's own lines with the kernel's whole text."""
+    """Yield the changes of a bug; a change within a kernel has the whole text of the kernel."""
     for change in record.get("changes", [record] if "file" in record else []):
         if "kernel" in change:
             text = _body(change["file"], change["kernel"])
@@ -103,13 +104,11 @@ BUGS = [
 ]
 
 
-def table() -> str:
-    """The bugs by the kernels that run them and by what catches them, as docs/kernels.md has them."""
+def bugs_table() -> list[str]:
+    """Return a table of the bugs by the kernels that run them and by their catchers."""
     caught: dict[str, dict[str, list[str]]] = {}
     for bug in BUGS:
         kernels = ", ".join(f"`{kernel}`" for kernel in bug.run.kernels)
         caught.setdefault(kernels, {RACE: [], WRONG: [], GAVE_UP: []})[bug.catcher].append(bug.name)
-    lines = ["| run | race | wrong result | stuck |", "|---|---|---|---|"]
-    for kernels, names in caught.items():
-        lines.append(f"| {kernels} | {' | '.join('; '.join(some) for some in names.values())} |")
-    return "\n".join(lines)
+    rows = [[kernels, *map("; ".join, names.values())] for kernels, names in caught.items()]
+    return table(("run", "race", "wrong result", "stuck"), rows)

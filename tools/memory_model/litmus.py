@@ -1,4 +1,4 @@
-"""Reads litmus.txt, published litmus tests and what they say, and sections.txt, what the ISA says besides."""
+"""Published litmus tests with their verdicts (litmus.txt), and further statements of the ISA (sections.txt)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Litmus:
-    """A program, and an outcome that the source says is allowed, or is forbidden."""
+    """A program, and an outcome that the source allows or forbids."""
 
     name: str
     initially: dict[str, int]
@@ -17,14 +17,15 @@ class Litmus:
 
 
 def published(file: str = "litmus.txt") -> Iterator[Litmus]:
-    """The tests in the order of the file; each is a paragraph."""
+    """Yield the tests in the order of the file; each is a paragraph."""
     text = Path(__file__).with_name(file).read_text()
     for paragraph in text.split("\n\n")[1:]:
         name, *threads, last = paragraph.strip().splitlines()
         initially: dict[str, int] = {}
         if threads[0].startswith("initially: "):
-            settings = threads.pop(0).removeprefix("initially: ").split(", ")
-            initially = {location: int(value) for location, value in (each.split(" = ") for each in settings)}
+            for setting in threads.pop(0).removeprefix("initially: ").split(", "):
+                location, value = setting.split(" = ")
+                initially[location] = int(value)
         verdict, _, outcome = last.partition(": ")
         if verdict not in ("allowed", "forbidden"):
             raise ValueError(f"{name}: neither allowed nor forbidden: {last}")

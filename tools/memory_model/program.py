@@ -1,14 +1,14 @@
-"""Small parallel programs in PTX, one line of text per thread: where it runs, then its instructions.
+"""Small parallel programs in PTX, with one line of text per thread: its place, then its instructions.
 
     0.0: st [data], 7; bar.sync 0; st.release.sys [flag], 1
     1.0: ld.acquire.sys [flag] >= 1; ld r, [data]
 
-`1.0:` is CTA 0 of GPU 1.  A load followed by a comparison is the one on which a poll ended: executions in which its
-last lane compares otherwise are not counted.  `[x@y]` is location x at another virtual address.  `[x|y]` is the
-multicast address of x and y, for `multimem` only: `multimem.ld_reduce` has a register for each and `multimem.st` stores
-the same to all, in no order, through an alias `@multicast` of each.  `.v2` and `.v4` access the elements x.0, x.1... in
-no order; a `.b64` element has two 32-bit lanes, each with an operand of its own.
-`atom.add` and `red.add` are the only atomic operations.  Registers are unique in a program.
+`1.0:` is CTA 0 of GPU 1.  A load followed by a comparison is the last one of a poll: executions in which the comparison
+of its last lane fails do not count.  `[x@y]` is location x at another virtual address.  `[x|y]` is the multicast
+address of x and y, for `multimem` only: `multimem.ld_reduce` has a register for each, and `multimem.st` stores the same
+to all, in no order, through an alias `@multicast` of each.  `.v2` and `.v4` access the elements x.0, x.1... in no
+order; a `.b64` element has two 32-bit lanes with an operand each.  `atom.add` and `red.add` are the only atomic
+operations.  Registers are unique in a program.
 
 Section numbers are those of chapter 8 of recent versions of the PTX ISA.
 """
@@ -42,10 +42,10 @@ class Operation:
     kind: str  # read, write, fence, alias (a proxy fence) or bar
     order: str = "weak"
     scope: str = "gpu"
-    address: str = ""  # virtual; of a bar: its number
-    operands: tuple[str, ...] = ()  # of each lane: the register read into, or what is written
-    until: str = ""  # of a read: the comparison that it must fulfil
-    atomic: bool = False  # the write of an atomic operation; its read is the operation before
+    address: str = ""  # a virtual address; of a bar: its number
+    operands: tuple[str, ...] = ()  # of each lane: the destination register, or the written value
+    until: str = ""  # of a read: a comparison that holds
+    atomic: bool = False  # whether it is the write of an atomic operation; the operation before it is the read
     step: int = 0  # the order in its thread; elements of one vector have the same (8.2.4)
     thread: int = -1  # -1: the writes that initialise memory (8.2.6)
     place: tuple[str, ...] = ()  # gpu, cta
@@ -65,7 +65,7 @@ class Operation:
         return self.kind in ("read", "write", "fence") and self.order != "weak"
 
     def reaches(self, other: "Operation") -> bool:
-        """Its scope includes the thread of the other (8.5)."""
+        """Return whether the operation's scope includes the thread of another (8.5)."""
         shared = {"cta": 2, "gpu": 1, "sys": 0}[self.scope]
         return self.place[:shared] == other.place[:shared]
 
@@ -73,7 +73,7 @@ class Operation:
 class Program:
     """The operations of all threads, and the relations between them that no execution changes.
 
-    Raises ValueError for what it does not understand.
+    ValueError for unknown syntax.
     """
 
     def __init__(self, threads: Iterable[str], initially: Mapping[str, int] | None = None) -> None:
@@ -122,7 +122,7 @@ class Program:
 
     @cached_property
     def morally_strong(self) -> Pairs:
-        """Both in one thread, or strong and in reach of each other; same address if both access memory (8.7)."""
+        """Return whether both are in one thread, or strong and in reach; accesses need the same address (8.7)."""
 
         def related(a: Operation, b: Operation) -> bool:
             if a.memory and b.memory and a.address != b.address:
@@ -135,7 +135,7 @@ class Program:
 
     @cached_property
     def barriers(self) -> Pairs:
-        """Every arrival at a barrier, with every other one of the same round (8.9.4)."""
+        """Pairs of arrivals at a barrier in the same round (8.9.4)."""
         rounds: dict[object, list[int]] = defaultdict(list)
         arrivals: dict[object, int] = defaultdict(int)
         for op in self.ops:
@@ -146,16 +146,17 @@ class Program:
 
     @cached_property
     def releases(self) -> Pairs:
-        """Release patterns: their first operation, and the write that is to be observed (8.8)."""
+        """Release patterns: their first operation, and the write to be observed (8.8)."""
         return set(self._patterns("write", RELEASES, self.po))
 
     @cached_property
     def acquires(self) -> Pairs:
-        """Acquire patterns: the read that observes, and their last operation (8.8)."""
-        return {(read, end) for end, read in self._patterns("read", ACQUIRES, {(b, a) for a, b in self.po})}
+        """Acquire patterns: the observing read, and their last operation (8.8)."""
+        reverse = {(b, a) for a, b in self.po}
+        return {(read, end) for end, read in self._patterns("read", ACQUIRES, reverse)}
 
     def _patterns(self, kind: str, orders: set[str], ordered: Pairs) -> Iterator[tuple[int, int]]:
-        """An end of one of the orders, with itself or with a strong access beyond it; a reduction reads for itself."""
+        """Return the ends of an order: the operation, or a strong access beyond it; a reduction is its own read."""
         for end in (op for op in self.ops if op.order in orders):
             if end.kind == kind:
                 yield end.number, end.number
@@ -166,7 +167,7 @@ class Program:
 
 
 def _operations(text: str, shapes: dict[str, object]) -> Iterator[Operation]:
-    """The operations of one instruction; shapes remembers how each location is accessed."""
+    """Return the operations of one instruction; `shapes` records how each location is accessed."""
     match = INSTRUCTION.fullmatch(text)
     words = set(match["dots"].split(".")) if match else set()
     if match is None or not words <= ORDERS | SCOPES | OTHERS | ({"_reduce"} if match["multimem"] else set()):
@@ -205,7 +206,7 @@ def _operations(text: str, shapes: dict[str, object]) -> Iterator[Operation]:
 def _multimem(
     name: str, order: str, scope: str, locations: list[str], operands: str, shapes: dict[str, object]
 ) -> Iterator[Operation]:
-    """An access to each location behind a multicast address, all of the same step."""
+    """Return an access to each location behind a multicast address, all in the same step."""
     names = re.findall(r"-?\w+", operands)
     registers = names if name == "ld" else names * len(locations)
     if name not in ("ld", "st") or len(registers) != len(locations):

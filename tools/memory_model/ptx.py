@@ -1,8 +1,8 @@
 """The PTX memory consistency model, decided for small programs by trying every execution.
 
-Section numbers are those of chapter 8 of recent versions of the PTX ISA.  Where its text leaves room, the
-formalisations of Lustig, Sahasrabuddhe and Giroux (ASPLOS 2019), of Lustig, Cooksey and Giroux for proxies (ISCA 2022)
-and of Dartagnan (cat/ptx-v7.5.cat) were consulted; docs/kernels.md says what was chosen.
+Section numbers are those of chapter 8 of recent versions of the PTX ISA.  Where its text is open, the formalisations of
+Lustig, Sahasrabuddhe and Giroux (ASPLOS 2019), of Lustig, Cooksey and Giroux for proxies (ISCA 2022) and of Dartagnan
+(cat/ptx-v7.5.cat) were consulted.  docs/kernels.md names the choices.
 """
 
 from collections import defaultdict
@@ -14,7 +14,7 @@ from itertools import product
 from tools.memory_model.program import Pairs, Program
 
 Slot = tuple[int, int]  # an operation and one of its lanes
-Choice = dict[Slot, int]  # the write that each lane of a read takes its value from
+Choice = dict[Slot, int]  # by lane of a read, the write of its value
 
 
 class ThinAirError(Exception):
@@ -22,7 +22,7 @@ class ThinAirError(Exception):
 
 
 class Execution:
-    """A program with a choice of where each read takes its value from, and of the order of its fence.sc."""
+    """A program with a choice of the write that each read takes its value from, and of the order of fence.sc."""
 
     def __init__(self, program: Program, rf: Choice, sc: Pairs) -> None:
         self.program, self.ops, self.rf, self.sc = program, program.ops, rf, sc
@@ -30,8 +30,11 @@ class Execution:
 
     @cached_property
     def observation(self) -> Pairs:
-        """From a write to a morally strong read of all of it, perhaps through atomic operations (8.9.2)."""
-        whole = {(w, r) for w, r in self.reads_from if all(x == w for (read, _), x in self.rf.items() if read == r)}
+        """Pairs of a write and a morally strong read of all of it, perhaps through atomic operations (8.9.2)."""
+        sources = defaultdict(set)
+        for (read, _), write in self.rf.items():
+            sources[read].add(write)
+        whole = {(write, read) for write, read in self.reads_from if sources[read] == {write}}
         chains = closure((whole & self.program.morally_strong) | self.program.atoms)
         return {(a, b) for a, b in chains if self.ops[a].kind == "write" and self.ops[b].kind == "read"}
 
@@ -42,7 +45,7 @@ class Execution:
 
     @cached_property
     def causality(self) -> Pairs:
-        """Causality order, by way of proxy-preserved base causality order (8.9.5)."""
+        """Causality order, by proxy-preserved base causality order (8.9.5)."""
         fences = [op.number for op in self.ops if op.kind == "alias"]
         kept = set()
         for a, b in self.base:
@@ -58,9 +61,9 @@ class Execution:
         return {(a, b) for a, b in self.causality if self.ops[a].kind == self.ops[b].kind == "write"}
 
     def coherence_orders(self, last: Pairs) -> Iterator[Pairs]:
-        """The least coherence orders (8.9.6): more pairs would only forbid more.
+        """Return the least coherence orders (8.9.6); larger ones only forbid more.
 
-        They order morally strong writes one way or the other, others by causality or not at all; `last` is given.
+        They order morally strong writes in every way, and others by causality or not at all; `last` is given.
         """
         strong = {(a, b) for a, b in self.program.morally_strong if self.ops[a].kind == self.ops[b].kind == "write"}
         first = {(ws[-1], w) for ws in self.program.writes.values() for w in ws[:-1]}  # memory is initialised first
@@ -69,32 +72,32 @@ class Execution:
             yield closure(order | {(a, b) for a, b in self.written if (b, a) not in order})
 
     def from_reads(self, co: Pairs) -> Pairs:
-        """From a read to the writes that come after what it read (8.9.7)."""
+        """Return pairs of a read and a later write than the one that it read (8.9.7)."""
         return {(read, after) for (read, _), write in self.rf.items() for before, after in co if before == write}
 
 
 def _release_acquire(x: Execution) -> Pairs:
-    """A release pattern synchronises with the acquire pattern that observes it, if the ends are morally strong."""
+    """Pairs of a release pattern and the acquire pattern that observes it, with morally strong ends."""
     ends = {(a, b) for a, w in x.program.releases for r, b in x.program.acquires if (w, r) in x.observation}
     return ends & x.program.morally_strong
 
 
 def _single_copy(x: Execution, co: Pairs) -> bool:
-    """A morally strong read takes nothing from before a write of which it takes something."""
+    """Return whether no morally strong read takes one part from a write and another from an earlier write."""
     taken = [(read, write) for (read, _), write in x.rf.items()]
     strong = [(r, w) for r, w in taken if (r, w) in x.program.morally_strong]
     return not any((old, w) in co for r, w in strong for read, old in taken if read == r)
 
 
 def _atomicity(x: Execution, co: Pairs) -> bool:
-    """No morally strong write comes between the read and the write of an atomic operation."""
+    """Return whether no morally strong write comes between the read and the write of an atomic operation."""
     between = x.from_reads(co) & x.program.morally_strong
     before = co & x.program.morally_strong
     return not any((w, write) in before for read, write in x.program.atoms for r, w in between if r == read)
 
 
 def _sc_per_location(x: Execution, co: Pairs) -> bool:
-    """Program order and communication between operations that are pairwise morally strong have no cycle."""
+    """Return whether program order and communication of pairwise morally strong operations have no cycle."""
     strong, reached = x.program.morally_strong, defaultdict(set)
     for a, b in strong & (x.program.po | x.reads_from | co | x.from_reads(co)):
         if x.ops[a].memory and x.ops[b].memory:
@@ -102,26 +105,26 @@ def _sc_per_location(x: Execution, co: Pairs) -> bool:
 
     def closes(path: list[int]) -> bool:
         ahead = reached[path[-1]]
-        steps = (op for op in ahead if op not in path and all((op, other) in strong for other in path))
+        steps = (op for op in ahead if op not in path and strong.issuperset(product([op], path)))
         return path[0] in ahead or any(closes([*path, op]) for op in steps)
 
     return not any(closes([op.number]) for op in x.ops)
 
 
 def _causality(x: Execution, co: Pairs) -> bool:
-    """No read takes from a write that it precedes, or from before a write that precedes it."""
+    """Return whether no read takes from a later write, or from a write that an earlier write has replaced."""
     communication = x.reads_from | x.from_reads(co)
     return not any((b, a) in x.causality for a, b in communication)
 
 
-# What makes operations of different threads ordered (8.9.4).
+# The ways in which operations of different threads become ordered (8.9.4).
 SYNCHRONISES: dict[str, Callable[[Execution], Pairs]] = {
     "fence.sc": lambda x: x.sc,
     "bar.sync": lambda x: x.program.barriers,
     "release-acquire": _release_acquire,
 }
 
-# What an execution and its coherence order must fulfil (8.10); no thin air is in `values`.
+# The axioms for an execution and its coherence order (8.10); `values` has the one on thin air.
 AXIOMS: dict[str, Callable[[Execution, Pairs], bool]] = {
     "coherence": lambda x, co: x.written <= co and all(a != b for a, b in co),
     "fence-sc": lambda x, co: not any((b, a) in x.base for a, b in x.sc),
@@ -134,7 +137,7 @@ AXIOMS: dict[str, Callable[[Execution, Pairs], bool]] = {
 
 @dataclass(frozen=True)
 class Witness:
-    """An execution that the model allows, with a coherence order that makes it so and what its accesses see."""
+    """An execution that the model allows, with a coherence order and the values of its accesses."""
 
     execution: Execution
     coherence: Pairs
@@ -142,18 +145,18 @@ class Witness:
 
 
 def reachable(threads: Iterable[str] | Program, outcome: str, initially: Mapping[str, int] | None = None) -> bool:
-    """Whether the model allows an execution that ends with the outcome; for what both are, see `witness`."""
+    """Return whether the model allows an execution with this outcome; see `witness`."""
     return witness(threads, outcome, initially) is not None
 
 
 def witness(
     threads: Iterable[str] | Program, outcome: str, initially: Mapping[str, int] | None = None
 ) -> Witness | None:
-    """Return the first execution found that the model allows and that ends with the outcome; None if there is none.
+    """Return the first allowed execution with this outcome, or None.
 
     The outcome is an expression of registers, and of scalar locations for the value of their last write (all others
-    then precede it in coherence order).  Memory is `initially` zero.  One Program may be asked often.
-    Raises ValueError for what is not understood.
+    then precede it in coherence order).  Memory is `initially` zero.  A Program may be passed for several outcomes.
+    ValueError for unknown syntax.
     """
     program = threads if isinstance(threads, Program) else Program(threads, initially)
     code = compile(outcome, "outcome", "eval")
@@ -179,13 +182,16 @@ def witness(
 
 
 def _allowed(execution: Execution, last: Pairs) -> Pairs | None:
-    """The first coherence order that fulfils all axioms."""
+    """Return the first coherence order that fulfils all axioms."""
     found = execution.coherence_orders(last)
-    return next((co for co in found if all(axiom(execution, co) for axiom in AXIOMS.values())), None)
+    for co in found:
+        if all(axiom(execution, co) for axiom in AXIOMS.values()):
+            return co
+    return None
 
 
 def values(program: Program, rf: Choice) -> dict[Slot, int] | None:
-    """What each lane of each access reads or writes; None if a poll did not end or a value comes from thin air."""
+    """Return the value of each lane of each access; None if a poll did not end or a value comes from thin air."""
     found: dict[Slot, int] = {}
 
     def value(slot: Slot, pending: tuple[Slot, ...] = ()) -> int:
@@ -213,13 +219,13 @@ def values(program: Program, rf: Choice) -> dict[Slot, int] | None:
 
 
 def _ended(until: str, number: int) -> bool:
-    """Whether a poll is content with what it read."""
+    """Return whether a poll ends with the value that it read."""
     wanted = int(until[2:]) if until else number
     return number >= wanted if until.startswith(">") else number == wanted
 
 
 def orientations(pairs: Pairs) -> Iterator[Pairs]:
-    """Every transitive order without cycles that relates each of these symmetric pairs."""
+    """Yield every transitive order without cycles that relates each of these symmetric pairs."""
     ways = [((a, b), (b, a)) for a, b in sorted(pairs) if a < b]
     for chosen in product(*ways):
         order = closure(set(chosen))
@@ -228,7 +234,7 @@ def orientations(pairs: Pairs) -> Iterator[Pairs]:
 
 
 def closure(pairs: Pairs) -> Pairs:
-    """The transitive closure."""
+    """Return the transitive closure."""
     after: dict[int, set[int]] = defaultdict(set)
     for a, b in pairs:
         after[a].add(b)

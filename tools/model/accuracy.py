@@ -1,4 +1,4 @@
-"""How far the model is from published sweeps: constants fitted without a machine, then held against that machine."""
+"""Errors of the model on published sweeps, with constants fitted to all machines or without some."""
 
 import math
 import tomllib
@@ -18,13 +18,13 @@ from collbench.topology.products import is_amd
 from tools.model.systems import Published, published
 
 PROBES = (8, 32 << 10, 1 << 20, 16 << 20, 1 << 30)
-"""Sizes that a user would measure to calibrate: 10 seconds in all."""
+"""Sizes of a user's calibration, which takes 10 seconds."""
 Rows = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True)
 class Errors:
-    """A sweep's rows with the times predicted for them, those that were used to calibrate left out."""
+    """The rows of a sweep with their predicted times, without the rows of the calibration."""
 
     sweep: Published
     nbytes: Floats
@@ -33,26 +33,26 @@ class Errors:
 
     @cached_property
     def logs(self) -> Floats:
-        """Of measured over predicted."""
+        """Logarithms of measured over predicted time."""
         return np.asarray(np.log(self.measured / self.predicted))
 
     @cached_property
     def smoothed(self) -> Floats:
-        """The same with every size among its neighbours."""
+        """The same, averaged with neighbouring sizes."""
         return smoothed(self.logs)
 
     @cached_property
     def regimes(self) -> Floats:
-        """Which of the three sizes of a row of the tables."""
+        """The index of each row's range of sizes in the tables."""
         return np.array([regime(nbytes) for nbytes in self.nbytes])
 
     @cached_property
     def kind(self) -> str:
-        """Row of the tables."""
+        """The kind of the sweep in the tables."""
         return kind_of(self.sweep.system, self.sweep.collective)
 
     def up_to(self, most: int) -> "Errors":
-        """The rows of so many bytes at most."""
+        """Return the rows of at most `most` bytes."""
         there = self.nbytes <= most
         return Errors(self.sweep, self.nbytes[there], self.measured[there], self.predicted[there])
 
@@ -63,7 +63,7 @@ class Errors:
 
 
 def healthy() -> list[Published]:
-    """Sweeps of machines that behave as their hardware should."""
+    """Return the sweeps of machines that perform as their hardware should."""
     return [sweep for sweep in published() if sweep.quality == "healthy"]
 
 
@@ -71,11 +71,11 @@ PRIOR: dict[str, tuple[float, float]] = {
     name: (value, spread)
     for name, (value, spread) in tomllib.loads(Path(__file__).with_name("prior.toml").read_text()).items()
 }
-"""Where the fit begins, and how far it may go from there, as a logarithm."""
+"""The start of the fit, and the spread around it as a logarithm."""
 
 
 class _Recorded(dict[str, float]):
-    """Constants that note which of them are read."""
+    """Constants that record which of them are read."""
 
     def __init__(self, values: Constants) -> None:
         super().__init__(values)
@@ -87,9 +87,9 @@ class _Recorded(dict[str, float]):
 
 
 def fitted(sweeps: Sequence[Published], start: Constants | None = None, rounds: int = 30) -> Constants:
-    """Constants that fit the sweeps; what none speaks for stays near the prior.
+    """Return constants that fit the sweeps; those without evidence stay near the prior.
 
-    AMD's come after NVIDIA's, on which they have no influence.
+    AMD's are fitted after NVIDIA's, and have no influence on these.
     """
     known = {name: (start or {}).get(name, value) for name, (value, _) in PRIOR.items()}
     for amd in (False, True):
@@ -99,7 +99,7 @@ def fitted(sweeps: Sequence[Published], start: Constants | None = None, rounds: 
 
 
 def _fitted(sweeps: Sequence[Published], start: Constants, names: Sequence[str], rounds: int) -> Constants:
-    """The constants of these names that fit the sweeps best, with all others as they are."""
+    """Return the constants of these names that fit the sweeps best, with all others fixed."""
     from scipy import optimize
 
     machines: dict[str, int] = {}
@@ -119,7 +119,7 @@ def _fitted(sweeps: Sequence[Published], start: Constants, names: Sequence[str],
         return np.concatenate([(logs - centre) / spread, *(of_sweep(sweep, known) for sweep in sweeps)])
 
     def slopes(logs: Floats) -> Floats:
-        """Each sweep depends on few of the constants: those that its terms read."""
+        """Return the derivatives; a sweep depends only on the constants that its terms read."""
         known = {**start, **dict(zip(names, np.exp(logs).tolist(), strict=True))}
         found = np.zeros((starts[-1], len(names)))
         found[: len(names)] = np.diag(1 / spread)
@@ -138,20 +138,20 @@ def _fitted(sweeps: Sequence[Published], start: Constants, names: Sequence[str],
 
 
 STEP = 1e-3
-"""Of a constant's logarithm, for the slopes of the fit."""
-NOISE = 0.1  # of a published time against the model, as its logarithm
-ROWS = 3.0  # that a machine counts as, times the root of how many collectives and numbers of ranks it has
+"""Step of a constant's logarithm for the derivatives."""
+NOISE = 0.1  # standard deviation of a logarithm of published over predicted time
+ROWS = 3.0  # weight of a machine, multiplied by the root of its number of collectives and numbers of ranks
 
 
 def logs_of(sweep: Published, known: Constants, how: Calibration = DEFAULT) -> Floats:
-    """Logarithms of measured over predicted."""
+    """Return logarithms of measured over predicted time."""
     rows = np.array(sweep.rows, np.float64)
     predicted = terms_by(known, sweep.system, sweep.collective).at(rows[:, 0], how)
     return np.asarray(np.log(rows[:, 1] / predicted), np.float64)
 
 
 def errors(sweep: Published, known: Constants, chosen: Iterable[int] = ()) -> Errors:
-    """Of all rows, or of those that are not among the chosen, on which the model is calibrated."""
+    """Return the errors of all rows, or of those without the `chosen` ones, which calibrate the model."""
     rows = np.array(sweep.rows, np.float64)
     parts = terms_by(known, sweep.system, sweep.collective)
     used = sorted(set(chosen))
@@ -161,18 +161,18 @@ def errors(sweep: Published, known: Constants, chosen: Iterable[int] = ()) -> Er
 
 
 def _probe(sweep: Published, index: int) -> tuple[float, float]:
-    """A row as one would calibrate with it: in place or not, whichever is less, since a warm-up only adds."""
+    """Return a row for calibration, in place or not: the smaller time, because a warm-up only adds."""
     nbytes, seconds = sweep.rows[index]
     return nbytes, min([seconds, *(other for size, other in sweep.in_place if size == nbytes)])
 
 
 def smallest(sweep: Published) -> list[int]:
-    """The three smallest sizes."""
+    """Return the three smallest sizes."""
     return list(range(3))
 
 
 def probes(sweep: Published) -> list[int]:
-    """The rows nearest to PROBES; where these fall together, rows spread evenly over the sweep."""
+    """Return the rows nearest to PROBES; if some coincide, rows spread evenly over the sweep."""
     sizes = np.log([nbytes for nbytes, _ in sweep.rows])
     found = {int(np.abs(sizes - math.log(probe)).argmin()) for probe in PROBES}
     if len(found) < 5:
@@ -183,8 +183,11 @@ def probes(sweep: Published) -> list[int]:
 def left_out(
     sweeps: Sequence[Published], every: Constants, group: Callable[[Published], str], rounds: int = 8
 ) -> dict[str, Constants]:
-    """For every group of sweeps the constants that the others give, looked for from those that all give."""
+    """Return, for each group of sweeps, the constants of the other groups, fitted from those of all groups."""
     groups = sorted({group(sweep) for sweep in sweeps})
-    tasks = [([sweep for sweep in sweeps if group(sweep) != name], every, rounds) for name in groups]
     with ProcessPoolExecutor() as pool:
-        return dict(zip(groups, pool.map(fitted, *zip(*tasks, strict=True)), strict=True))
+        tasks = {}
+        for name in groups:
+            others = [sweep for sweep in sweeps if group(sweep) != name]
+            tasks[name] = pool.submit(fitted, others, every, rounds)
+        return {name: task.result() for name, task in tasks.items()}

@@ -1,19 +1,20 @@
 """The model's errors by kind of machine, from constants fitted without the machine."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from collbench.model.constants import transport
 from collbench.model.predict import SMALL
 from collbench.topology.products import capability, is_amd
+from tools import table
 from tools.model.accuracy import Errors
 from tools.model.spread import unseen
 from tools.model.systems import Published
 
 
 def _over(kinds: Sequence[str], least: int = 2) -> Callable[[Published], bool]:
-    """So many nodes of NVIDIA's GPUs at least, that meet over one of these transports."""
+    """Return a test for sweeps of at least `least` nodes with NVIDIA's GPUs and one of these transports."""
     return lambda sweep: sweep.system.nodes >= least and transport(sweep.system) in kinds and not amd(sweep)
 
 
@@ -43,26 +44,29 @@ CLASSES: dict[str, Callable[[Published], bool]] = {
 SMALL_ALLTOALL = "one node, all-to-all to 64 KiB"
 
 
-def by_class(strangers: Sequence[Errors], kin: Sequence[Errors], probed: Sequence[Errors]) -> Iterator[str]:
-    """Errors of this model, and what share of the rows lies in others' bands.
+def by_class(strangers: Sequence[Errors], kin: Sequence[Errors], probed: Sequence[Errors]) -> list[str]:
+    """Return a table of errors by kind of machine, and the share of rows in bands that other operators give.
 
-    Of strangers no other machine of the operator is in the fit; of kin only the machine itself is left out.  Five sizes
-    of the strangers that are `probed` were measured before.
+    The constants of `strangers` are fitted without the operator, those of `kin` without the machine.  `probed` are
+    strangers with five sizes measured before.
     """
-    rows = list(unseen(strangers))
-    yield "| machines | rows | strangers, % | p90 | signed | in the band | kin | five sizes |"
-    yield "|---|---|---|---|---|---|---|---|"
+    rows, every = [], list(unseen(strangers))
     for name, among in CLASSES.items():
-        found = [one for one, _ in rows if among(one.sweep)]
-        held = np.concatenate([lies for one, lies in rows if among(one.sweep)])
-        others = (np.concatenate([one.relative for one in every if among(one.sweep)]) for every in (kin, probed))
-        yield _line(name, found, (held.mean(), *map(np.median, others)))
+        found = [one for one, _ in every if among(one.sweep)]
+        held = np.concatenate([inside for one, inside in every if among(one.sweep)])
+        shares = [held.mean()]
+        for others in (kin, probed):
+            shares.append(np.median(np.concatenate([one.relative for one in others if among(one.sweep)])))
+        rows.append(_row(name, found, shares))
     alone = (one for one in strangers if one.sweep.system.nodes == 1 and one.sweep.collective == "alltoall")
-    yield _line(SMALL_ALLTOALL, [one for one in (every.up_to(SMALL) for every in alone) if len(one.nbytes)], ())
+    small = [one.up_to(SMALL) for one in alone]
+    rows.append(_row(SMALL_ALLTOALL, [one for one in small if len(one.nbytes)], ()))
+    return table(("machines", "rows", "strangers, %", "p90", "signed", "in the band", "kin", "five sizes"), rows)
 
 
-def _line(name: str, found: Sequence[Errors], more: Sequence[float]) -> str:
-    wrong, logs = (np.concatenate(parts) for parts in zip(*((one.relative, one.logs) for one in found), strict=True))
-    words = [f"{100 * share:.1f}" for share in (np.median(wrong), np.quantile(wrong, 0.9))]
-    words += [f"{100 * np.expm1(-np.median(logs)):+.1f}", *(f"{100 * share:.1f}" for share in more)]
-    return f"| {name} | {len(wrong)} | " + " | ".join(words + ["-"] * (6 - len(words))) + " |"
+def _row(name: str, found: Sequence[Errors], shares: Sequence[float]) -> list[str]:
+    wrong = np.concatenate([one.relative for one in found])
+    logs = np.concatenate([one.logs for one in found])
+    cells = [f"{100 * share:.1f}" for share in (np.median(wrong), np.quantile(wrong, 0.9))]
+    cells += [f"{100 * np.expm1(-np.median(logs)):+.1f}", *(f"{100 * share:.1f}" for share in shares)]
+    return [name, str(len(wrong)), *cells, *["-"] * (6 - len(cells))]

@@ -1,25 +1,25 @@
-"""All-reduces of inference engines as NVIDIA published them, beside NCCL's of the same machines and the predictions.
+"""All-reduces of inference engines, published by NVIDIA, with NCCL's times on the same machines and predictions.
 
-The data (one_node_nvidia.json) say which engine ran, not which kernel.  That follows from the engines' sources:
+The data (one_node_nvidia.json) name the engine, not the kernel.  The kernel follows from the engines' sources:
 
-* vLLM and SGLang before 0.5.14 (csrc/custom_all_reduce.cuh): up to 8 MiB one-shot on 2 ranks; on 4 and 8 below 512 and
-  256 KiB, above that two-shot.  36 blocks read with one load of a thread under way for each other rank, and in the
-  second half of a two-shot with one alone.  Over PCIe for 2 ranks only.
-* vLLM from 0.19 on H100 and B200 (all_reduce_utils.py, symm_mem.py): from smaller sizes on PyTorch's kernels, two-shot
-  or through switches that add, between two copies.
-* SGLang 0.5.14 with NVLink from Hopper on (custom_all_reduce_v2.py): data that are their flags, to all; above some size
-  a kernel that reads, one-shot on 2 ranks, else two-shot; up to 16 MiB.
-* TensorRT-LLM (customAllReduceUtils.h): data that are their flags (Lamport's), then two-shot by what its table and its
-  workspace of 8 MB allow; NCCL over PCIe, and for large sizes.
+* vLLM and SGLang before 0.5.14 (csrc/custom_all_reduce.cuh): one-shot up to 8 MiB on 2 ranks; one-shot below 512 and
+  256 KiB on 4 and 8 ranks, two-shot above.  36 blocks have one load per thread in flight for each other rank, and only
+  one in the second half of a two-shot.  Over PCIe for 2 ranks only.
+* vLLM from 0.19 on H100 and B200 (all_reduce_utils.py, symm_mem.py): PyTorch's kernels from smaller sizes on, two-shot
+  or by switches that add, between two copies.
+* SGLang 0.5.14 with NVLink from Hopper on (custom_all_reduce_v2.py): pushed packets, each with its own flag in the
+  data; above some size a kernel that reads, one-shot on 2 ranks, else two-shot; up to 16 MiB.
+* TensorRT-LLM (customAllReduceUtils.h): packets with their flag in the data (Lamport's), then two-shot within the
+  limits of its table and its workspace of 8 MB; NCCL over PCIe, and for large sizes.
 
-Where an engine took NCCL, or nothing says what it took, a row is left out.  Data that are their flags move half the
-bytes of packets, and are compared with `one-shot-ll` of half the bytes.
+Rows of NCCL or of an unknown kernel are left out.  A packet with its flag in the data moves half the bytes of ours, and
+is compared with `one-shot-ll` of half the bytes.
 """
 
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -37,7 +37,7 @@ from collbench.platforms.cost import Hardware
 from collbench.topology.files import load
 from collbench.topology.system import System
 from collbench.units import format_size
-from tools import ROOT, write_block
+from tools import block, table
 
 DATA = Path(__file__).parent / "one_node_nvidia.json"
 KIB, MIB = 1 << 10, 1 << 20
@@ -50,28 +50,28 @@ MACHINES = {
     "l40s": ("L40S, PCIe 4", "pcie4-l40s"),
     "rtx_pro_6000_server": ("RTX PRO 6000, PCIe 5", "pcie5-rtx-pro-6000"),
 }
-"""Name in the tables, and the preset that is as described, by the data's name."""
+"""Name in the tables, and preset, by the name in the data."""
 OTHERS = {("l40s", "0.5.12"), ("rtx_pro_6000_server", "0.5.10"), ("rtx_pro_6000_server", "0.19.0")}
-"""Runs on other machines of that name, where NCCL takes three times as long."""
+"""Runs on other machines with the same name, on which NCCL takes three times as long."""
 LAUNCHES = {"graph": "graph", "eager": "torch"}
-IN_FLIGHT = 36 * 512 * 16  # bytes that the older kernels ask of one other rank at a time
+IN_FLIGHT = 36 * 512 * 16  # bytes in flight between two ranks of the older kernels
 READ = {"sm80": 1.0e-6, "sm90": 1.12e-6, "sm100": 1.72e-6}
-"""Seconds of a read from another GPU over NVLink, fitted with the rest: what limits the older kernels on Blackwell."""
+"""Seconds of a read from another GPU over NVLink, fitted with the rest; it limits the older kernels on Blackwell."""
 
 HOSTS = {"PyTorch": 2.0, "SGLang, newer": 1.4}
-"""How much longer some take to launch than the others: two copies besides, and a longer way through Python."""
+"""Launch time over that of other engines: two more copies, and more Python code."""
 
 
 class Kernel(NamedTuple):
-    """A kernel of an engine, by the implementation of the same algorithm."""
+    """A kernel of an engine, by our implementation of the same algorithm."""
 
     engine: str
     implementation: str
-    copies: int = 0  # of the whole array, before and behind it
+    copies: int = 0  # of the whole array, before and after it
 
 
 class Published(NamedTuple):
-    """The median of the times that engines of a family take by a kernel; in bytes and seconds."""
+    """The median time of a kernel over engines of a family; in bytes and seconds."""
 
     machine: str
     ranks: int
@@ -82,7 +82,7 @@ class Published(NamedTuple):
 
     @property
     def system(self) -> System:
-        """Return what the machine is described as."""
+        """The described system."""
         return _system(self.machine, self.ranks, self.launch)
 
 
@@ -92,19 +92,19 @@ def _system(machine: str, ranks: int, launch: str) -> System:
 
 
 class Gain(NamedTuple):
-    """NCCL's time, and that of the fastest hand-written kernel of any engine."""
+    """NCCL's time, and the time of the fastest hand-written kernel of any engine."""
 
     machine: str
     ranks: int
     launch: str
     nbytes: int
-    nccl: float  # launched by nccl-tests, one operation after another, in no graph
+    nccl: float  # launched by nccl-tests, one operation after another, without a graph
     best: float
     kernel: Kernel
 
     @property
     def ratio(self) -> float:
-        """Return how many times as fast the hand-written kernel is."""
+        """The speed-up of the hand-written kernel."""
         return self.nccl / self.best
 
 
@@ -156,7 +156,7 @@ def _series() -> Iterator[dict[str, Any]]:
 
 @cache
 def published() -> tuple[Published, ...]:
-    """Every time of a hand-written kernel; tables that repeat another count once."""
+    """Return every time of a hand-written kernel; repeated tables count once."""
     found: dict[tuple[str, int, str, Kernel, int], list[float]] = defaultdict(list)
     seen = set()
     for series in _series():
@@ -176,7 +176,7 @@ def published() -> tuple[Published, ...]:
 
 
 def predicted(row: Published, links: Hardware | None = None, read: float | None = None) -> float:
-    """Return the seconds that the model of the package gives the kernel, in a graph or behind its host."""
+    """Return the predicted seconds of the kernel, in a graph or launched by the host."""
     system, (engine, name, copies) = row.system, row.kernel
     links = links or hardware(system)
     case = Case(ALLREDUCE, row.nbytes, DATATYPES["bfloat16"], REDUCTIONS["sum"], 0, row.ranks, in_place=False)
@@ -192,29 +192,30 @@ def predicted(row: Published, links: Hardware | None = None, read: float | None 
         rate = len(shots) / sum(1 / min(rate, each * loads) for loads in shots)
         links = replace(links, link=rate, reach=1.0)
     issued = host(system) * HOSTS.get(engine, 1.0)
-    copies += row.launch == "eager" and not copies  # into memory that others may read, by a copy engine
+    copies += row.launch == "eager" and not copies  # a copy into memory that others can read, by a copy engine
     copying = copies * (links.launch + 2 * row.nbytes / links.memory)
     return behind(issued, links.seconds(cost, row.nbytes) + copying)
 
 
 def off(row: Published) -> float:
-    """Return by which fraction of the published time the prediction is longer."""
+    """Return the relative error of a prediction."""
     return predicted(row) / row.seconds - 1
 
 
-def error_table() -> Iterable[str]:
-    """Mean errors by machine and launch, and by kernel; and between which factors nine of ten published times lie."""
-    yield "| machine | launch | kernels | times | mean error, % | bias, % | published over predicted, 5 % to 95 % |"
-    yield "|---|---|---|---|---|---|---|"
-    for name, launch, kernel, rows in classes():
-        errors = [off(row) for row in rows]
+def error_table() -> list[str]:
+    """Return a table of mean errors by machine and launch, and by kernel, with the range of nine of ten times."""
+    heads = ("machine", "launch", "kernels", "times", "mean error, %", "bias, %")
+    rows = []
+    for *key, found in classes():
+        errors = [off(row) for row in found]
         mean, bias = 100 * fmean(map(abs, errors)), 100 * fmean(errors)
         low, high = np.quantile([1 / (1 + error) for error in errors], (0.05, 0.95))
-        yield f"| {name} | {launch} | {kernel} | {len(rows)} | {mean:.1f} | {bias:+.1f} | {low:.2f} to {high:.2f} |"
+        rows.append([*key, str(len(found)), f"{mean:.1f}", f"{bias:+.1f}", f"{low:.2f} to {high:.2f}"])
+    return table((*heads, "published over predicted, 5 % to 95 %"), rows)
 
 
 def classes() -> Iterator[tuple[str, str, str, Sequence[Published]]]:
-    """Rows by machine and launch, all together; then of all machines by engine, those in graphs by kernel too."""
+    """Yield rows by machine and launch; then of all machines by engine, and in graphs by kernel."""
     rows: dict[tuple[str, str, str], list[Published]] = defaultdict(list)
     for row in published():
         rows[MACHINES[row.machine][0], row.launch, "all"].append(row)
@@ -225,7 +226,7 @@ def classes() -> Iterator[tuple[str, str, str, Sequence[Published]]]:
 
 
 def _nccl() -> dict[tuple[str, int, int], float]:
-    """Return NCCL's seconds by machine, ranks and bytes, of its newest release."""
+    """Return the seconds of NCCL's newest release by machine, ranks and bytes."""
     found: dict[tuple[str, int, int], float] = {}
     for series in sorted(_series(), key=lambda series: str(series["version"])):
         if series["library"] == "nccl":
@@ -235,7 +236,7 @@ def _nccl() -> dict[tuple[str, int, int], float]:
 
 @cache
 def gains() -> tuple[Gain, ...]:
-    """NCCL's time beside the fastest hand-written one wherever both are published."""
+    """Return NCCL's time and the fastest hand-written one, wherever both are published."""
     nccl = _nccl()
     best: dict[tuple[str, int, str, int], Published] = {}
     for row in sorted(published(), key=lambda row: -row.seconds):
@@ -250,7 +251,7 @@ def gains() -> tuple[Gain, ...]:
 
 
 class InGraph(NamedTuple):
-    """NCCL's time in a stream and in a CUDA graph, where an engine left an operation to NCCL."""
+    """NCCL's time in a stream and in a CUDA graph, from an engine that used NCCL for an operation."""
 
     machine: str
     ranks: int
@@ -261,7 +262,7 @@ class InGraph(NamedTuple):
 
 @cache
 def nccl_in_graphs() -> tuple[InGraph, ...]:
-    """What is known of NCCL in graphs below 1 MiB: over PCIe, and of TensorRT-LLM 1.2 on 4 H100 from 64 to 256 KiB."""
+    """Return NCCL's times in graphs below 1 MiB: over PCIe, and for TensorRT-LLM 1.2 on 4 H100 from 64 to 256 KiB."""
     plain, found = _nccl(), set()
     for series in _series():
         machine, ranks, library, version = (series[name] for name in ("system", "nranks", "library", "folder"))
@@ -276,30 +277,30 @@ def nccl_in_graphs() -> tuple[InGraph, ...]:
     return tuple(sorted(found))
 
 
-def in_graphs() -> Iterable[str]:
-    """A table of NCCL's time in a graph over that in a stream."""
-    yield "| machine | ranks | sizes | in a graph over in a stream, median |"
-    yield "|---|---|---|---|"
+def in_graphs_table() -> list[str]:
+    """Return a table of NCCL's time in a graph over its time in a stream."""
+    rows = []
     for machine, ranks in sorted({(row.machine, row.ranks) for row in nccl_in_graphs()}):
-        rows = [row for row in nccl_in_graphs() if (row.machine, row.ranks) == (machine, ranks)]
-        sizes = f"{format_size(rows[0].nbytes)} to {format_size(rows[-1].nbytes)}"
-        ratio = median(row.graph / row.stream for row in rows)
-        yield f"| {MACHINES[machine][0]} | {ranks} | {sizes} | {ratio:.2f} |"
+        found = [row for row in nccl_in_graphs() if (row.machine, row.ranks) == (machine, ranks)]
+        sizes = f"{format_size(found[0].nbytes)} to {format_size(found[-1].nbytes)}"
+        ratio = median(row.graph / row.stream for row in found)
+        rows.append([MACHINES[machine][0], str(ranks), sizes, f"{ratio:.2f}"])
+    return table(("machine", "ranks", "sizes", "in a graph over in a stream, median"), rows)
 
 
 SHOWN = (1 * KIB, 64 * KIB, 1 * MIB, 8 * MIB)
 
 
-def table() -> Iterable[str]:
-    """A table of gains: a row for each machine, number of ranks and launch, NCCL over hand-written at a few sizes."""
-    yield f"| machine | ranks | launch | {' | '.join(map(format_size, SHOWN))} | hand-written is faster |"
-    yield "|---|---|---|" + "---|" * len(SHOWN) + "---|"
-    rows: dict[tuple[str, int, str], dict[int, Gain]] = defaultdict(dict)
+def gains_table() -> list[str]:
+    """Return a table of gains by machine, number of ranks and launch: NCCL over hand-written at some sizes."""
+    curves: dict[tuple[str, int, str], dict[int, Gain]] = defaultdict(dict)
     for gain in gains():
-        rows[gain.machine, gain.ranks, gain.launch][gain.nbytes] = gain
-    for (machine, ranks, launch), by_size in rows.items():
-        cells = " | ".join(_cell(by_size.get(nbytes)) for nbytes in SHOWN)
-        yield f"| {MACHINES[machine][0]} | {ranks} | {launch} | {cells} | {_faster(list(by_size.values()))} |"
+        curves[gain.machine, gain.ranks, gain.launch][gain.nbytes] = gain
+    rows = []
+    for (machine, ranks, launch), by_size in curves.items():
+        cells = [_cell(by_size.get(nbytes)) for nbytes in SHOWN]
+        rows.append([MACHINES[machine][0], str(ranks), launch, *cells, _faster(list(by_size.values()))])
+    return table(("machine", "ranks", "launch", *map(format_size, SHOWN), "hand-written is faster"), rows)
 
 
 def _cell(gain: Gain | None) -> str:
@@ -307,9 +308,13 @@ def _cell(gain: Gain | None) -> str:
 
 
 def _faster(curve: Sequence[Gain]) -> str:
-    """Return the sizes between which the hand-written kernel is faster by a twentieth."""
+    """Return the sizes between which the hand-written kernel is at least 5 % faster."""
     sizes = [gain.nbytes for gain in curve if gain.ratio > 1.05]
     return f"{format_size(sizes[0])} to {format_size(sizes[-1])}" if sizes else "nowhere"
+
+
+FITTED = (["a100_sxm"], ["h100_sxm"], ["b200_sxm", "gb200"], ["l40s"], ["rtx_pro_6000_server"])
+"""Machines whose costs are fitted together."""
 
 
 def fitted(machines: Sequence[str]) -> dict[str, float]:
@@ -337,16 +342,13 @@ def fitted(machines: Sequence[str]) -> dict[str, float]:
     return dict(zip((f"{arch}.{name}" for name in ("launch", "barrier", "fence", "adds", "read")), best, strict=True))
 
 
-TABLES: dict[str, Callable[[], Iterable[str]]] = {
-    "engines": table,
-    "nccl in graphs": in_graphs,
-    "engine errors": error_table,
-}
-"""By the names of their markers in docs/model.md, for `tools.write_block`."""
+def written() -> Iterator[tuple[Path, str]]:
+    """Yield the page with each of its tables."""
+    yield block("docs/model.md", "engine errors", error_table())
+    yield block("docs/model.md", "engines", gains_table())
+    yield block("docs/model.md", "nccl in graphs", in_graphs_table())
 
 
-if __name__ == "__main__":
-    for marker, lines in TABLES.items():
-        write_block(ROOT / "docs" / "model.md", marker, lines())
-    for machines in (["a100_sxm"], ["h100_sxm"], ["b200_sxm", "gb200"], ["l40s"], ["rtx_pro_6000_server"]):
+if __name__ == "__main__":  # prints the fitted costs for gpu_costs.toml
+    for machines in FITTED:
         print(machines, {name: round(float(value), 3) for name, value in fitted(machines).items()})

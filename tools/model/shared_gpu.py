@@ -1,7 +1,6 @@
-"""Costs of ranks that share one GPU, fitted to the committed run of an H100; `python -m tools.model.shared_gpu`.
+"""Costs of ranks that share one GPU, fitted to the committed run of an H100.
 
-Prints the figures that fit best, the errors of predictions by the table ([shared.sm90] in gpu_costs.toml), and for each
-size the measured time of the implementation that `auto` picks over that of the fastest.
+`python -m tools.model.shared_gpu` prints the best figures for [shared.sm90] of gpu_costs.toml.
 """
 
 import math
@@ -17,7 +16,6 @@ from collbench.algorithms.auto import expected
 from collbench.platforms.cost import COSTS, Hardware, Wait, gpus
 from collbench.results import Measurement
 from collbench.topology.products import GIB
-from collbench.units import format_size
 from tools.remeasure import rungs_of
 
 ROWS = rungs_of("nvidia-h100-1-gpu-4-ranks-later", changed="")
@@ -31,7 +29,7 @@ def off(row: Measurement, hardware: Hardware) -> float:
 
 
 def factors(rows: Sequence[Measurement], hardware: Hardware) -> np.ndarray:
-    """Return how far off predictions are, as factors above 1."""
+    """Return the errors of predictions, as factors above 1."""
     return np.exp([abs(off(row, hardware)) for row in rows])
 
 
@@ -53,12 +51,12 @@ def fitted() -> dict[str, float]:
 
 
 class Choice(NamedTuple):
-    """The implementation that `auto` picks, of those that the run has at a size."""
+    """The implementation that `auto` picks at a size, among those of the run."""
 
     nbytes: int
     picked: str
     best: str
-    regret: float  # measured time of the picked over that of the fastest
+    regret: float  # measured time of the picked over the fastest
 
 
 def choices(hardware: Hardware) -> Iterator[Choice]:
@@ -71,18 +69,5 @@ def choices(hardware: Hardware) -> Iterator[Choice]:
         yield Choice(case.nbytes, picked, best, times[picked] / times[best])
 
 
-def main() -> None:
-    """Print figures, errors and choices."""
-    hardware = gpus(RANKS, 1)
-    print({name: float(f"{value:.3g}") for name, value in fitted().items()})
-    for name in (*dict.fromkeys(row.implementation for row in ROWS), "all"):
-        found = factors([row for row in ROWS if name in (row.implementation, "all")], hardware)
-        middle, most = np.quantile(found, (0.5, 0.9))
-        print(f"{name:<17} median factor {middle:.2f}, nine of ten within {most:.2f}, largest {found.max():.2f}")
-    for choice in choices(hardware):
-        words = "" if choice.picked == choice.best else f", best {choice.best}"
-        print(f"{format_size(choice.nbytes):>9} {choice.picked}{words}: {choice.regret:.3f}")
-
-
 if __name__ == "__main__":
-    main()
+    print({name: float(f"{value:.3g}") for name, value in fitted().items()})

@@ -1,11 +1,11 @@
-"""How far the model is off on machines that it has not seen, by kind and size: bands for times, levels for curves.
+"""Errors of the model on machines that it has not seen, by kind and size: bands for times, levels for curves.
 
-From constants that were fitted without the machine.
+The constants are fitted without the machine.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -18,14 +18,15 @@ Table = dict[str, list[tuple[float, float]]]
 
 NINE_OF_TEN = 1.645  # standard deviations of a normal distribution to both sides
 EDGES = (0.02, 0.98)
-"""Quantiles that bound a band; wider than nine of ten, since the next machine is of none of those here.
+"""Quantiles that bound a band.
 
-With POOLED and FEW so chosen that bands made without a machine hold nine of ten of its times, in each class (`unseen`).
+They are wider than nine of ten, because the next machine is none of these.  POOLED and FEW are chosen so that bands
+made without a machine hold nine of ten of its times, in each class (`unseen`).
 """
 POOLED = 8
-"""Machines that all kinds of a family count as, beside those of the kind itself: few machines are a narrow sample."""
+"""Weight of all kinds of a family in a band, in machines: a few machines are a narrow sample."""
 FEW = 0.3
-"""By how much of itself a band is wider for a kind of no machines; falls with their number."""
+"""Relative widening of a band without machines; it falls with their number."""
 NVLINK = ("one node", "one node, before Hopper", "one node, Blackwell")
 NVLS = "one node, NVLS"
 IN_A_NODE = (*NVLINK, NVLS, "PCIe", "straight, one node")
@@ -33,23 +34,28 @@ BETWEEN_NODES = (MANY, "InfiniBand", "RoCE", "Slingshot", "TCP", "racks", "strai
 FAMILIES = {
     **dict.fromkeys(IN_A_NODE, IN_A_NODE),
     **dict.fromkeys(BETWEEN_NODES, BETWEEN_NODES),
-    "InfiniBand": ("InfiniBand",),  # of which there are enough, and which are better known than the others
-    "EFA": ("InfiniBand", "RoCE", "EFA"),  # cards with one latency and few surprises, unlike the rest between nodes
+    "InfiniBand": ("InfiniBand",),  # there are enough, and they are better known than others
+    "EFA": ("InfiniBand", "RoCE", "EFA"),  # cards with one latency and few surprises, unlike others between nodes
     MANY: (MANY,),
     **dict.fromkeys(NVLINK, (*NVLINK, NVLS)),
     "AMD, one node": (*IN_A_NODE, "AMD, one node"),
     "AMD, nodes": (*BETWEEN_NODES, "AMD, nodes"),
-    NVLS: (NVLS,),  # sums in switches, of which one generation is off as little as another
+    NVLS: (NVLS,),  # sums in switches, with similar errors in all generations
 }
 
 
 def bands(every: Sequence[Errors]) -> Table:
-    """Factors by kind and size between which measured over predicted times lie."""
-    return {name: [_band(every, name, size) for size in range(3)] for name in BANDS}
+    """Return, by kind and size, the factors that bound measured over predicted times."""
+    return _by_size(lambda name, size: _band(every, name, size))
+
+
+def _by_size(value: Callable[[str, int], tuple[float, float]]) -> Table:
+    """Return a pair of values for each kind and each of the three sizes."""
+    return {name: [value(name, 0), value(name, 1), value(name, 2)] for name in BANDS}
 
 
 def _band(every: Sequence[Errors], name: str, size: int) -> tuple[float, float]:
-    """Around 1 on both sides, so that a prediction lies in its own band."""
+    """Return the band of a kind and size; it contains 1 on both sides, so that a prediction lies in its own band."""
     own, machines = _quantiles([found for found in every if found.kind == name], size)
     pool, _ = _quantiles([found for found in every if found.kind in FAMILIES[name]], size)
     wider = 1 + FEW / (machines + 1)
@@ -58,7 +64,7 @@ def _band(every: Sequence[Errors], name: str, size: int) -> tuple[float, float]:
 
 
 def _quantiles(found: Sequence[Errors], size: int) -> tuple[Floats, int]:
-    """Of logarithms, half way between those of all rows alike and of all machines alike; and how many machines."""
+    """Return quantiles of logarithms, the mean of equal weights for rows and machines; and the number of machines."""
     logs, machines = _logs(found, size)
     if not machines:
         return np.zeros(2), 0
@@ -67,7 +73,7 @@ def _quantiles(found: Sequence[Errors], size: int) -> tuple[Floats, int]:
 
 
 def _logs(found: Sequence[Errors], size: int, smooth: bool = False) -> tuple[Floats, list[str]]:
-    """Logarithms of measured over predicted times of one of the three sizes, and the machine of each."""
+    """Return the logarithms of measured over predicted times in a range of sizes, and the machine of each."""
     logs, machines = [np.zeros(0)], []
     for one in found:
         there = (one.smoothed if smooth else one.logs)[one.regimes == size]
@@ -77,45 +83,45 @@ def _logs(found: Sequence[Errors], size: int, smooth: bool = False) -> tuple[Flo
 
 
 def _alike(machines: Sequence[str]) -> Floats:
-    """Weights with which all machines count alike."""
+    """Return weights that sum up to the same for each machine."""
     counts = Counter(machines)
     return np.array([1 / counts[machine] for machine in machines])
 
 
 def _weighted(values: Floats, weights: Floats, level: float) -> float:
-    """A quantile."""
+    """Return a weighted quantile."""
     order = np.argsort(values)
     places = np.cumsum(weights[order]) - weights[order] / 2
     return float(np.interp(level * weights.sum(), places, values[order]))
 
 
 def inside(found: Errors, table: Table) -> Floats:
-    """Which rows lie in their bands."""
+    """Return which rows lie in their bands."""
     low, high = np.log(np.array(table[found.kind])[found.regimes]).T
     more = beyond(found.sweep.system) * math.log(1 + WIDER)
     return np.asarray((low <= found.logs) & (found.logs <= high + more))
 
 
 def unseen(every: Sequence[Errors]) -> Iterator[tuple[Errors, Floats]]:
-    """Which rows lie in bands that were made without their operator."""
+    """Yield errors, and which rows lie in bands made without their operator."""
     for operator in dict.fromkeys(found.sweep.operator for found in every):
         table = bands([found for found in every if found.sweep.operator != operator])
         yield from ((found, inside(found, table)) for found in every if found.sweep.operator == operator)
 
 
 FLOOR, USUAL = 0.06, 0.2
-"""Of a spread between machines: the least, and what one machine more would have."""
+"""Of a spread between machines: the smallest, and that of one imaginary machine."""
 MOST = 0.1
-"""Of a median, as a logarithm."""
+"""The largest median, as a logarithm."""
 
 
 def levels(every: Sequence[Errors]) -> Table:
-    """Median error and its spread between machines, as logarithms, by kind and size; sizes with their neighbours."""
-    return {name: [_level(every, name, size) for size in range(3)] for name in BANDS}
+    """Return median errors and their spread between machines, as logarithms, by kind and size; sizes are averaged."""
+    return _by_size(lambda name, size: _level(every, name, size))
 
 
 def _level(every: Sequence[Errors], name: str, size: int) -> tuple[float, float]:
-    """Leaning on the family as bands do."""
+    """Return the level of a kind and size, combined with its family as in bands."""
     middle, own, machines = _spread([found for found in every if found.kind == name], size)
     _, pool, _ = _spread([found for found in every if found.kind in FAMILIES[name]], size)
     total = machines * own**2 + POOLED * pool**2 + USUAL**2
@@ -124,7 +130,7 @@ def _level(every: Sequence[Errors], name: str, size: int) -> tuple[float, float]
 
 
 def _spread(found: Sequence[Errors], size: int) -> tuple[float, float, int]:
-    """Median and standard deviation of logarithms, all machines alike; and how many machines."""
+    """Return median and standard deviation of logarithms with equal weights of machines, and the number of machines."""
     logs, machines = _logs(found, size, smooth=True)
     if not machines:
         return 0.0, USUAL, 0
@@ -134,21 +140,22 @@ def _spread(found: Sequence[Errors], size: int) -> tuple[float, float, int]:
 
 
 SEEN = 0.98
-"""Of the curves and sizes, those in which a slowdown is to be seen."""
+"""The share of curves and sizes in which a slowdown must be seen."""
 
 
 def sight_factors(every: Sequence[Errors]) -> dict[str, list[float]]:
-    """How many times its limit a slowdown must be to be seen in nearly all: above 64 MiB, and at single sizes.
+    """Return how many times its limit a slowdown must be to be seen in nearly all curves and single sizes.
 
-    Three numbers for sizes: below 64 KiB, between, and above 64 MiB.  Some machines are faster than predicted.
+    Curves have one number, above 64 MiB.  Sizes have three: below 64 KiB, between, and above 64 MiB.  Some machines are
+    faster than predicted.
     """
     curves, slower = [], math.log(2)
     for one in every:
         large = one.regimes == 2
         if np.sum(large) >= FEWEST:
             curves.append(slower - smoothed(one.logs + slower * large)[large].mean())
-    sizes = [np.concatenate([-one.logs[one.regimes == place] for one in every]) for place in range(3)]
-    return {"curve": [_seen(np.array(curves))], "sizes": [_seen(logs) for logs in sizes]}
+    logs, regimes = -np.concatenate([one.logs for one in every]), np.concatenate([one.regimes for one in every])
+    return {"curve": [_seen(np.array(curves))], "sizes": [_seen(logs[regimes == size]) for size in range(3)]}
 
 
 def _seen(logs: Floats) -> float:

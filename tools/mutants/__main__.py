@@ -1,4 +1,4 @@
-"""`make mutants`: every fault tried; exit status 1 if one is not caught that should be."""
+"""`make mutants`: try every fault; exit status 1 if a fault passes that should be caught."""
 
 import os
 import sys
@@ -15,21 +15,21 @@ AT_ONCE = max(1, len(os.sched_getaffinity(0)) // 2)  # most trials have two rank
 
 
 def main() -> int:
-    """All, or those whose names have one of the words given."""
-    chosen = [each for each in mutants() if not sys.argv[1:] or any(word in each.name for word in sys.argv[1:])]
+    """Try all faults, or those with one of the words in their names."""
+    chosen = [each for each in mutants() if any(map(each.name.__contains__, sys.argv[1:] or [""]))]
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(AT_ONCE) as pool:
         folder, cache = Path(scratch), Path(scratch, "cache")
         began = time.monotonic()
         outcomes = []
         for mutant, outcome in zip(chosen, pool.map(partial(tried, folder=folder, cache=cache), chosen), strict=True):
             outcomes.append(outcome)
-            sys.stdout.write(f"{outcome.verdict:8} {mutant.name}: {outcome.said}" + "\n")
-        controls = _controls(chosen, folder, cache, pool)
+            print(f"{outcome.verdict:8} {mutant.name}: {outcome.said}")
+        controls = _controls(chosen, folder, cache)
     return _summary(chosen, outcomes, controls, time.monotonic() - began)
 
 
-def _controls(chosen: Sequence[Mutant], folder: Path, cache: Path, pool: ThreadPoolExecutor) -> list[Outcome]:
-    """The same trials of the package as it is, which must all pass."""
+def _controls(chosen: Sequence[Mutant], folder: Path, cache: Path) -> list[Outcome]:
+    """Return the outcomes of the same trials with the unchanged package, which must all pass."""
     trials = list(dict.fromkeys(mutant.trial for mutant in chosen))
     with copied(folder) as place:
         return [carried_out(place, trial, cache) for trial in trials]
@@ -41,12 +41,10 @@ def _summary(chosen: Sequence[Mutant], outcomes: Sequence[Outcome], controls: Se
     broken = [mutant.name for mutant, outcome in both if outcome.verdict == BROKEN]
     false = [outcome.said for outcome in controls if outcome.verdict != PASSED]
     caught = sum(outcome.verdict == CAUGHT for outcome in outcomes)
-    sys.stdout.write(
-        f"{caught} of {len(both)} caught in {seconds:.0f} s; {len(controls)} controls, {len(false)} false alarms" + "\n"
-    )
+    print(f"{caught} of {len(both)} caught in {seconds:.0f} s; {len(controls)} controls, {len(false)} false alarms")
     for words, names in (("not caught", missed), ("did not run", broken), ("false alarm", false)):
         for name in names:
-            sys.stdout.write(f"{words}: {name}" + "\n")
+            print(f"{words}: {name}")
     return int(bool(missed or broken or false))
 
 

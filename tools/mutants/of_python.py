@@ -1,12 +1,12 @@
 """Faults drawn over the syntax of the package, each tried by the tests: `python -m tools.mutants.of_python`.
 
-`--seed 1 --number 50 collbench/model` draws fifty faults of that folder.  A fault changes one place of one function: a
+`--seed 1 --number 50 collbench/model` draws fifty faults in this folder.  A fault changes one place of a function: a
 comparison, a boundary, an operator, a number, a condition, a returned value, the order of two arguments, a call that is
-left out.  The checkout is copied once, each fault in turn is written into the copy, and the tests that import the
-module must fail, or else the quick tests of its folder.  Survivors are listed with their place.
+left out.  The checkout is copied once, and each fault in turn is written into the copy.  The tests that import the
+module must fail, or else the quick tests of its folder.  Survivors are listed with their places.
 
 A draw depends on the text of a function and not on its place in the tree: the same seed draws the same faults of two
-commits, as far as both have the function.  `--tree FOLDER` takes code, tests and environment from another checkout.
+commits, if both have the function.  `--tree FOLDER` takes code, tests and environment from another checkout.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "collbench"
-SECONDS = 600  # that one run of tests may take
+SECONDS = 600  # limit of one run of tests
 QUICK = ("-m", "not full and not machine and not deploy")
 
 COMPARISONS = {ast.Eq: "!=", ast.NotEq: "==", ast.Lt: ">=", ast.GtE: "<", ast.Gt: "<=", ast.LtE: ">"}
@@ -36,7 +36,7 @@ BOUNDARIES = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
 ARITHMETIC = {ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "//", ast.Pow: "*"}
 ARITHMETIC |= {ast.BitAnd: "|", ast.BitOr: "&", ast.LShift: ">>", ast.RShift: "<<"}
 UNTOUCHED_FUNCTIONS = ("__repr__", "__str__", "__hash__", "__format__")
-# What only a clock, a reader of messages or a type checker would notice.
+# Only a clock, a reader of messages or a type checker would notice these.
 UNTOUCHED_ARGUMENTS = ("strict", "timeout", "indent", "stacklevel", "daemon", "frozen", "slots", "kw_only", "maxsize")
 ANY_ORDER = ("isinstance", "max", "min")
 UNTOUCHED_CALLS = ("sleep", "print", "cast", "TypeVar", "warn", "Opt")
@@ -44,11 +44,11 @@ UNTOUCHED_CALLS = ("sleep", "print", "cast", "TypeVar", "warn", "Opt")
 
 @dataclass(frozen=True)
 class Fault:
-    """A span of a file's bytes, and what stands there instead."""
+    """A span of a file's bytes, and its replacement."""
 
     file: str
     line: int
-    key: str  # what a draw depends on
+    key: str  # the key of a draw
     operator: str
     start: int
     end: int
@@ -61,7 +61,7 @@ class Fault:
 
 
 class Reader:
-    """Finds every place of one file that can be changed."""
+    """Finds every place of a file that can be changed."""
 
     def __init__(self, file: str, text: bytes) -> None:
         self.file, self.text = file, text
@@ -92,7 +92,7 @@ class Reader:
 
 
 def touched(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the children of a node in which faults are looked for: no messages, types, decorators, representations."""
+    """Yield the children of a node that may have faults: no messages, types, decorators, representations."""
     left_out: list[ast.AST | None] = []
     if isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr | ast.Import | ast.ImportFrom):
         return
@@ -114,7 +114,7 @@ def touched(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def changes(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
-    """Yield what can be done to a node itself: the operator, what it replaces, and the text that it puts there."""
+    """Yield the changes of a node itself: the operator, the replaced node, and its new text."""
     yield from of_operators(node)
     match node:
         case ast.Constant(bool(value)):
@@ -132,7 +132,7 @@ def changes(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
 
 
 def of_operators(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
-    """Yield what can be done to an operator: comparisons, boundaries, arithmetic, logic."""
+    """Yield the changes of an operator: comparisons, boundaries, arithmetic, logic."""
     match node:
         case ast.Compare(left, [operator], [right]):
             for name, table in (("comparison", COMPARISONS), ("boundary", BOUNDARIES)):
@@ -146,14 +146,14 @@ def of_operators(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt, str]
 
 
 def swappable(call: ast.Call) -> bool:
-    """Whether the order of a call's first two arguments matters."""
+    """Return whether the order of a call's first two arguments matters."""
     first, second = map(ast.unparse, call.args[:2])
     starred = any(isinstance(argument, ast.Starred) for argument in call.args)
     return first != second and not starred and name_of(call.func) not in (*UNTOUCHED_CALLS, *ANY_ORDER)
 
 
 def is_text(*nodes: ast.expr) -> bool:
-    """Whether an operator joins or formats text."""
+    """Return whether an operator joins or formats text."""
     return any(
         isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
         for node in nodes
@@ -161,12 +161,12 @@ def is_text(*nodes: ast.expr) -> bool:
 
 
 def name_of(function: ast.expr) -> str:
-    """Return the last name of what is called."""
+    """Return the last name of a called function."""
     return ast.unparse(function).rpartition(".")[2]
 
 
 def drawn(tree: Path, places: Sequence[str], seed: int, number: int) -> list[Fault]:
-    """Return so many faults of the files below these places, the same ones wherever the functions stand."""
+    """Return `number` faults of the files below these places, drawn independently of the places of functions."""
     faults = []
     for path in files(tree, places):
         faults += Reader(str(path.relative_to(tree)), path.read_bytes()).faults
@@ -197,7 +197,7 @@ class Trials:
         self.place = folder / "checkout"
         ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".hypothesis")
         shutil.copytree(tree, self.place, ignore=ignored, symlinks=True)
-        # Neither size nor time of a file tells that it has a fault, so compiled files are held against the source.
+        # A fault changes neither size nor time of a file reliably, so compiled files are checked against the source.
         command = [self._python, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", PACKAGE, "tests"]
         subprocess.run(command, cwd=self.place, check=False)
         self._environment = os.environ | {"PYTHONPATH": str(self.place), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -206,7 +206,7 @@ class Trials:
         self._failing = cache(self._find_failing)
 
     def tests_of(self, file: str) -> list[tuple[str, ...]]:
-        """Return what to run: the tests that import a file's module, then the folder of tests nearest to it."""
+        """Return two sets of tests: the importers of a file's module, and the nearest folder of tests."""
         module = ".".join(Path(file).with_suffix("").parts).removesuffix(".__init__")
         importers = [path for path, names in self._imports.items() if module in names]
         folder = self.place / "tests" / Path(file).relative_to(PACKAGE).parent
@@ -215,8 +215,10 @@ class Trials:
         nearest = [path for path in self._imports if path.is_relative_to(folder) and path not in importers]
         if folder == self.place / "tests":
             nearest = [path for path in nearest if path.parent == folder]
-        sets = (tuple(str(path.relative_to(self.place)) for path in paths) for paths in (importers, nearest))
-        return [paths for paths in sets if paths]
+        found = []
+        for paths in filter(None, (importers, nearest)):
+            found.append(tuple(str(path.relative_to(self.place)) for path in paths))
+        return found
 
     def killed(self, fault: Fault) -> bool:
         """Write a fault into the copy, and return whether a test fails that passes without it."""
@@ -230,7 +232,7 @@ class Trials:
             file.write_bytes(text)
 
     def _find_failing(self, tests: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the options that leave out what fails without any fault."""
+        """Return the options that leave out tests that fail without a fault."""
         status, said = self._pytest(*tests)
         failing = sorted(set(re.findall(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)))
         if status and not failing:
@@ -238,7 +240,7 @@ class Trials:
         return tuple(word for name in failing for word in ("--deselect", name))
 
     def _pytest(self, *words: str) -> tuple[int, str]:
-        """Return exit status and output; 0 if nothing was selected, 1 after a run that had to be ended."""
+        """Return exit status and output; 0 if nothing was selected, 1 after the time limit."""
         running = subprocess.Popen(
             [self._python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *QUICK, *words],
             cwd=self.place,
@@ -258,7 +260,7 @@ class Trials:
 
 
 def imported(path: Path) -> set[str]:
-    """Return the dotted names that a file imports: modules, and what is taken from them."""
+    """Return the dotted names that a file imports: modules, and names from modules."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):

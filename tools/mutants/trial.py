@@ -1,4 +1,4 @@
-"""One trial: the package copied, changed in a few words, and run by the real command, which must not say `ok`."""
+"""A trial of a fault: the command runs on a changed copy of the package, and must not say `ok`."""
 
 import json
 import os
@@ -18,15 +18,15 @@ from tools import ROOT
 from tools.stand_in.ipc import build_driver
 from tools.stand_in.whole_commands import MADE_UP
 
-SECONDS = 90  # that a command may take
-HANG = "15"  # seconds without progress after which its supervisor calls a case hung
+SECONDS = 90  # limit of a command
+HANG = "15"  # seconds without progress after which a case counts as hung
 
 CAUGHT, PASSED, BROKEN = "caught", "passed", "broken"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What is measured: one implementation, with as few samples as there can be."""
+    """A measurement of one implementation, with as few samples as possible."""
 
     implementation: str
     size: str = "4000"
@@ -38,7 +38,7 @@ class Trial:
     more: tuple[str, ...] = ()
 
     def words(self, folder: Path) -> list[str]:
-        """The command's."""
+        """Return the words of the command."""
         what = f"sweep --no-plot --on {self.platform} --impl {self.implementation} --op {self.op} --ranks {self.ranks}"
         how = f"-d {self.dtype} -o {self.redop} -b {self.size} -e {self.size} -n 3 --timeout {HANG}"
         return [*what.split(), *how.split(), "--out", str(folder), *self.more]
@@ -46,13 +46,13 @@ class Trial:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A fault: texts of a file, each of which stands there once, and what stands there instead."""
+    """A fault: texts that occur once in a file, and their replacements."""
 
     name: str
-    file: str  # below the root of the project
+    file: str  # relative to the root of the project
     changes: tuple[tuple[str, str], ...]
     trial: Trial
-    unseen: str = ""  # why it is known not to be caught
+    unseen: str = ""  # the reason why it is known not to be caught
 
 
 def mutants() -> tuple[Mutant, ...]:
@@ -67,7 +67,7 @@ def mutants() -> tuple[Mutant, ...]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a trial, and the words of the row."""
+    """The outcome of a trial, and the words of the row."""
 
     verdict: str
     said: str
@@ -75,8 +75,8 @@ class Outcome:
 
 @contextmanager
 def copied(folder: Path, mutant: Mutant | None = None) -> Iterator[Path]:
-    """The package in a folder of its own, with a fault or without; removed at the end."""
-    place = folder / (re.sub(r"\W+", "-", mutant.name) if mutant else "as-it-is")  # a colon would part a path in two
+    """Yield a copy of the package with or without a fault, and remove it."""
+    place = folder / (re.sub(r"\W+", "-", mutant.name) if mutant else "as-it-is")  # a colon would split a search path
     for name in ("collbench", "kernels"):
         shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
     if mutant:
@@ -88,7 +88,7 @@ def copied(folder: Path, mutant: Mutant | None = None) -> Iterator[Path]:
 
 
 def change(place: Path, mutant: Mutant) -> None:
-    """Put the fault in; AssertionError if a text does not stand there exactly once."""
+    """Write the fault; AssertionError if a text does not occur exactly once."""
     file = place / mutant.file
     text = file.read_text(encoding="utf-8")
     for old, new in mutant.changes:
@@ -98,7 +98,7 @@ def change(place: Path, mutant: Mutant) -> None:
 
 
 def environment(place: Path, trial: Trial, cache: Path) -> Mapping[str, str]:
-    """That of a user who has this copy; on the made-up GPUs, with the CuPy that is made up."""
+    """Return the variables of a user with this copy, and with the simulated CuPy for simulated GPUs."""
     path = [str(place)]
     variables = {"COLLBENCH_CACHE": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
     if trial.platform == "gpu":
@@ -110,7 +110,7 @@ def environment(place: Path, trial: Trial, cache: Path) -> Mapping[str, str]:
 
 
 def carried_out(place: Path, trial: Trial, cache: Path) -> Outcome:
-    """Run the command on a copy; a command that ends without a row for the implementation proves nothing."""
+    """Run the command on a copy; a command without a row for the implementation proves nothing."""
     out = Path(tempfile.mkdtemp(dir=place)) / "out"
     done = subprocess.run(
         [sys.executable, "-P", "-m", "collbench", *trial.words(out)],
@@ -127,7 +127,7 @@ def carried_out(place: Path, trial: Trial, cache: Path) -> Outcome:
     for row in said:
         if row.get("mismatch"):
             return Outcome(CAUGHT, reason(row))
-        if row["kind"] == "failed":  # what hangs or dies is caught, what cannot be compiled was never tried
+        if row["kind"] == "failed":  # a hang or a death is caught; a compile error is no trial
             return Outcome(BROKEN if "could not be compiled" in row["reason"] else CAUGHT, f"failed: {row['reason']}")
     if said and all(row["kind"] == "measurement" for row in said):
         return Outcome(PASSED, f"{said[-1]['seconds'][0] * 1e6:.3g} us, {said[-1]['launches']} launches")
@@ -135,7 +135,7 @@ def carried_out(place: Path, trial: Trial, cache: Path) -> Outcome:
 
 
 def reason(row: Mapping[str, object]) -> str:
-    """What a row says is wrong."""
+    """Return the error of a row."""
     from collbench.runfile.schema import to_result
 
     result = to_result(row)
@@ -143,6 +143,6 @@ def reason(row: Mapping[str, object]) -> str:
 
 
 def tried(mutant: Mutant, folder: Path, cache: Path) -> Outcome:
-    """Copy, change, run."""
+    """Copy the package, write the fault, and run the command."""
     with copied(folder, mutant) as place:
         return carried_out(place, mutant.trial, cache)

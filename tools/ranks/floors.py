@@ -1,6 +1,6 @@
-"""Ranks whose caches are next to nothing measure collectives with floors: `mpiexec -n N python -m ... COLLECTIVE...`.
+"""Ranks with tiny caches measure collectives with floors: `mpiexec -n N python -m ... COLLECTIVE...`.
 
-Prints, as lines of JSON from rank 0, what stores the ranks chose and the results as a run file has them.
+Rank 0 prints lines of JSON: the kind of stores that the ranks chose, and the results of a run file.
 """
 
 import json

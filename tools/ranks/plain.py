@@ -1,7 +1,7 @@
-"""Starts processes as torchrun and Kubernetes do, without MPI: `python tools/ranks/plain.py N COMMAND...`.
+"""Processes as torchrun and Kubernetes start them, without MPI: `python tools/ranks/plain.py N COMMAND...`.
 
-Each gets RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE.  The exit status is the largest of theirs; once a process
-has failed, the others have SECONDS=60 to end by themselves.
+Each gets RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE.  The exit status is the largest of theirs.  Once a process
+has failed, the others have SECONDS=60 to end.
 """
 
 import os

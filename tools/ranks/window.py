@@ -1,6 +1,6 @@
-"""A rank that takes part in a shared window: `mpiexec -n N python -m tools.ranks.window HOW BYTES`.
+"""A rank of a shared window: `mpiexec -n N python -m tools.ranks.window HOW BYTES`.
 
-Each writes its number into the parts of all others, reads its own, and prints what it saw as a line of JSON.
+Each rank writes its number into the parts of all others, reads its own part, and prints it as a line of JSON.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ def failing(error: OSError) -> Callable[..., NoReturn]:
 
 
 def arrange(how: str) -> None:
-    """Make the ways fail that are to fail: as in a sandbox, or by limits on address space and files."""
+    """Make functions fail as in a sandbox, or by limits on address space and files."""
     if "foreign" in how and ME == 0:
         window._identity = lambda fd: (-1, -1)  # type: ignore[assignment]
     if "nomap" in how and COMM.Get_size() - 1 == ME:
@@ -41,13 +41,13 @@ def arrange(how: str) -> None:
 
 
 def holds(line: str, addresses: Iterable[int]) -> bool:
-    """Whether one of these addresses lies in a mapping, a line of /proc/self/maps."""
+    """Return whether one of these addresses lies in a mapping, a line of /proc/self/maps."""
     first, end = (int(number, 16) for number in line.split()[0].split("-"))
     return any(first <= address < end for address in addresses)
 
 
 def exchange(shared: window.Window, nbytes: int) -> dict[str, Any]:
-    """Write into the last line of everyone's part; what came into this rank's."""
+    """Write into the last line of every rank's part, and return what arrived in this rank's part."""
     last = nbytes - 128
     for rank in shared.bases:
         ctypes.c_uint8.from_address(shared.bases[rank] + last + ME).value = 100 + ME

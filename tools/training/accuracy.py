@@ -7,7 +7,7 @@ from collbench.commands.train.curves import ModelCurves
 from collbench.commands.train.layouts import Layout, layout_of
 from collbench.commands.train.models import TrainingJob
 from collbench.commands.train.rows import PlannedStep
-from collbench.commands.train.search import best_of, evaluate_layout, search
+from collbench.commands.train.search import best_of, evaluate_layout
 from collbench.commands.train.setting import Constants, PlanSetting, machine_of
 from collbench.topology.files import load
 from tools.training.published import Row, Table
@@ -15,7 +15,7 @@ from tools.training.published import Row, Table
 
 @dataclass(frozen=True)
 class Miss:
-    """One run: what was published, and what is planned, both in seconds of a step."""
+    """One run: the published and the planned seconds of a step."""
 
     row: Row
     layout: Layout
@@ -24,17 +24,17 @@ class Miss:
 
     @property
     def relative(self) -> float:
-        """Of the planned time."""
+        """Relative error of the planned time."""
         return self.planned / self.published - 1
 
 
 def sequence_of(table: Table, row: Row) -> int:
-    """Tokens of a sample."""
+    """Return the tokens of a sample."""
     return row.sequence or table.sequence or row.model.sequence
 
 
 def given(table: Table, row: Row, constants: Constants | None = None, efficiency: float = 1.0) -> PlanSetting:
-    """The planner's question for a row."""
+    """Return the planner's question for a row."""
     curves = ModelCurves(load(table.system), row.gpus)
     job = TrainingJob(
         row.model, row.gpus, row.batch, sequence_of(table, row),
@@ -45,18 +45,12 @@ def given(table: Table, row: Row, constants: Constants | None = None, efficiency
 
 
 def chosen(request: PlanSetting, row: Row) -> PlannedStep:
-    """The fastest layout that agrees with what the table says; the smallest if the model says that none fits."""
+    """Return the fastest layout that agrees with the table; the smallest if none fits by the model."""
     return best_of(request, row.fixed)
 
 
-def regret(table: Table, row: Row) -> float:
-    """A published run over the layout that the planner would choose itself: the ratio of the steps."""
-    request = given(table, row)
-    return float(search(request, row.fixed).steps[0] / search(request, {}).steps[0])
-
-
 def published_seconds(table: Table, row: Row, peak: float = 0.0) -> float:
-    """Of a step, from whatever the table is in."""
+    """Return the seconds of a step, from the unit of the table."""
     model, sequence = row.model, sequence_of(table, row)
     if table.unit == "s":
         return row.value
@@ -65,19 +59,19 @@ def published_seconds(table: Table, row: Row, peak: float = 0.0) -> float:
     flops = model.flops(sequence) * row.batch * sequence
     if table.unit == "MFU":
         return flops / (row.value * peak * row.gpus)
-    if "recomputed" in table.unit:  # the forward pass of all layers once more, the output's not
+    if "recomputed" in table.unit:  # the forward pass of all layers once more, without that of the output
         flops += row.batch * sequence * model.layers * (2 * model.worked + 4 * model.queries * sequence)
     return flops / (row.value * 1e12 * row.gpus)
 
 
 def misses(table: Table, constants: Constants | None = None, anchored: bool = False) -> list[Miss]:
-    """All rows; anchored, computing is scaled so that the first row's step is right."""
+    """Return the errors of all rows; `anchored` scales the computing time so that the first row's step is right."""
     efficiency = anchor(table, constants) if anchored else 1.0
     return [miss(table, row, constants, efficiency) for row in table.rows]
 
 
 def miss(table: Table, row: Row, constants: Constants | None, efficiency: float) -> Miss:
-    """One row, with computing that many times as fast as expected."""
+    """Return the error of a row, with the computing time divided by `efficiency`."""
     request = given(table, row, constants, efficiency)
     plan = chosen(request, row)
     published = published_seconds(table, row, request.machine.product.flops)
@@ -85,7 +79,7 @@ def miss(table: Table, row: Row, constants: Constants | None, efficiency: float)
 
 
 def anchor(table: Table, constants: Constants | None = None, place: int = 0) -> float:
-    """By what computing is faster than expected, that a row's step is right; by bisection."""
+    """Return the factor by which computing is faster than expected, so that a row's step is right; by bisection."""
     row = table.rows[place]
     low, high = 0.2, 5.0
     layout = layout_of(chosen(given(table, row, constants), row).implementation)
@@ -98,6 +92,6 @@ def anchor(table: Table, constants: Constants | None = None, place: int = 0) -> 
 
 
 def mean_error(found: Iterable[Miss]) -> float:
-    """Mean of the errors without their sign."""
+    """Return the mean of the absolute errors."""
     errors = [abs(miss.relative) for miss in found]
     return sum(errors) / len(errors)

@@ -1,4 +1,4 @@
-"""The published training runs of published.toml: what was trained on what, dealt out how, and how fast it was."""
+"""The published training runs of published.toml: the models, the GPUs, the layouts, and the times."""
 
 import tomllib
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """Runs by the same people with the same software on the same machine."""
+    """Runs by the same operator with the same software on the same machine."""
 
     name: str
     source: str
@@ -34,8 +34,8 @@ class Table:
     rows: tuple[Row, ...]
     gradients: str = "fp32"
     sequence: int = 0  # 0: the model's
-    operator: str = "NVIDIA"  # who ran them: what others run is nobody's kin in the fit
-    others: tuple[str, ...] = ()  # errors that other models have published of the same runs
+    operator: str = "NVIDIA"  # the fit leaves out operators as a whole
+    others: tuple[str, ...] = ()  # published errors of other models for the same runs
 
 
 _RECORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -47,7 +47,7 @@ def _table(rows: list[dict[str, Any]], fixed: dict[str, Any] | None = None, othe
 
 
 def _row(record: dict[str, Any], fixed: dict[str, Any]) -> Row:
-    """Return a run; what is no field of it fixes the layout."""
+    """Return a run; fields that a run does not have fix the layout."""
     facts = {name: value for name, value in record.items() if name in Row._fields}
     more = {name: value for name, value in record.items() if name not in Row._fields}
     return Row(**facts | {"model": _MODELS[record["model"]], "fixed": fixed | more})
@@ -56,9 +56,9 @@ def _row(record: dict[str, Any], fixed: dict[str, Any]) -> Row:
 _FITTED = [record.pop("fitted", False) for record in _RECORDS["table"]]
 TABLES = tuple(_table(**record) for record in _RECORDS["table"])
 FITTED_TO = tuple(table for table, fitted in zip(TABLES, _FITTED, strict=True) if fitted)
-"""Tables that the constants are fitted to; all others are never seen by a fit, but for ZeRO-3's rate of gathering."""
+"""Tables that the constants are fitted to; no fit sees the others, except for ZeRO-3's rate of gathering."""
 
 
 def named(name: str) -> Table:
-    """Return the table of that name."""
+    """Return the table with this name."""
     return next(table for table in TABLES if table.name == name)

@@ -1,14 +1,15 @@
-"""`make train-report`: fits the planner's constants, leaves tables out, and writes what is left into docs/training.md.
+"""`make train-report`: the planner's constants, and its errors in docs/training.md.
 
-It prints the constants that belong into collbench/commands/train/rates.toml, and errors of three kinds side by side:
-with the shipped constants and no anchor, with constants fitted without the table, and with one step of the table as
-anchor.
+It prints the constants for collbench/commands/train/rates.toml.  Three errors are compared: with the shipped constants
+and no anchor, with constants fitted without the table, and with one step of the table as anchor.
 """
 
 import csv
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,26 +19,25 @@ from collbench.commands.train.layouts import Layout, layout_of
 from collbench.commands.train.search import values_of
 from collbench.commands.train.setting import FITTED, Constants, machine_of
 from collbench.topology.files import load
-from tools import ROOT, write_block
+from tools import ROOT, block
+from tools import table as markdown
 from tools.training.accuracy import anchor, chosen, given, mean_error, miss, misses, published_seconds
 from tools.training.published import FITTED_TO, TABLES, Table
 
-PAGE = ROOT / "docs" / "training.md"
-RUNS = PAGE.with_name("training-runs.csv")
 SHARED = {"fused": 0.5, "half": 2000.0, "fp8": 0.9, "older": 0.9}
-"""Constants that are fitted to dense models of all generations together, and where the search for them begins."""
+"""Constants that are fitted to dense models of all generations together, and the start of their search."""
 EXPERTS = {"narrow": 1000.0, "few": 200.0}
-"""The same for those of models with experts, fitted afterwards, since their runs differ more than anything else."""
+"""The same for models with experts, fitted afterwards, because their runs differ most."""
 PRODUCTS = 0.6
-"""Where it begins for matrix products, of which every generation has its own."""
-STEP = 1e-3  # of the search's derivatives
-HELD = 0.01  # how much a constant is held where the search begins: half as far again counts as a table off by 0.4 %
+"""The start of the search for matrix products, which each generation has for itself."""
+STEP = 1e-3  # relative step of the search's derivatives
+HELD = 0.01  # weight of the starting values: half as far again counts as a table off by 0.4 %
 Fit = Mapping[int, Constants]
 Layouts = Mapping[tuple[str, str], Layout]
 
 
 def fit(tables: Sequence[Table]) -> Fit:
-    """The constants for which the mean square of the steps' logarithmic errors is least, every table counting alike."""
+    """Return the constants with the smallest mean square of the steps' logarithmic errors, with equal table weights."""
     layouts = {}
     for table in tables:
         for row in table.rows:
@@ -62,7 +62,7 @@ def fit(tables: Sequence[Table]) -> Fit:
 def _least(
     tables: Sequence[Table], constants: Callable[[Sequence[float]], Fit], start: list[float], layouts: Layouts
 ) -> list[float]:
-    """The values of which the constants fit best; positive, and near the start where no table speaks for them."""
+    """Return the positive values that fit best, near the start if no table depends on them."""
     begin = np.log(start)
 
     def residuals(logarithms: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> Any:
@@ -75,7 +75,7 @@ def _least(
 
 
 def generation(table: Table) -> int:
-    """Whose constants its GPUs have."""
+    """Return the generation of a table's GPUs."""
     return machine_of(load(table.system)).constants.generation
 
 
@@ -89,7 +89,7 @@ def _errors(table: Table, known: Constants, layouts: Layouts) -> "np.ndarray[tup
 
 
 def every_anchor(table: Table, known: Constants | None = None) -> list[float]:
-    """Mean errors with each row of a table as its anchor, in order."""
+    """Return the mean errors with each row of a table as its anchor, in order."""
     errors = []
     for place in range(len(table.rows)):
         efficiency = anchor(table, known, place)
@@ -97,32 +97,30 @@ def every_anchor(table: Table, known: Constants | None = None) -> list[float]:
     return errors
 
 
-def summary() -> Iterator[str]:
-    """A row for every table."""
-    yield "| published | rows | zero-anchor | left out | anchored, first row | worst row as anchor | others publish |"
-    yield "|---|---|---|---|---|---|---|"
+def summary() -> list[str]:
+    """Return a table with a row for every published table."""
+    rows = []
     for table in TABLES:
         without = fit([other for other in FITTED_TO if other is not table]) if table in FITTED_TO else None
         known = without[generation(table)] if without else None
         left_out = f"{mean_error(misses(table, known)):.1%}" if without else "not fitted to"
         anchored = every_anchor(table)
-        others = "; ".join(table.others) or "-"
-        yield (
-            f"| {table.name} | {len(table.rows)} | {mean_error(misses(table)):.1%} | {left_out} | "
-            f"{anchored[0]:.1%} | {max(anchored):.1%} | {others} |"
-        )
+        errors = f"{mean_error(misses(table)):.1%}", left_out, f"{anchored[0]:.1%}", f"{max(anchored):.1%}"
+        rows.append([table.name, str(len(table.rows)), *errors, "; ".join(table.others) or "-"])
+    heads = ("published", "rows", "zero-anchor", "left out", "anchored, first row", "worst row as anchor")
+    return markdown((*heads, "others publish"), rows)
 
 
-def strangers() -> Iterator[str]:
-    """By who ran them, without an anchor: as shipped, and where the fit has seen them, with all of theirs left out.
+def strangers() -> list[str]:
+    """Return a table by operator, without an anchor: as shipped, and with the operator's runs left out of the fit.
 
-    Not NVIDIA's: without them nothing is left of 8 bits, of experts and of older software.
+    NVIDIA's are not left out: all runs of 8 bits, of experts and of older software are theirs.
     """
-    yield "| run by | runs | mean error | signed |"
-    yield "|---|---|---|---|"
     found: dict[str, list[float]] = {}
     operators = {table.operator for table in FITTED_TO} - {"NVIDIA"}
-    without = {name: fit([table for table in FITTED_TO if table.operator != name]) for name in operators}
+    without = {}
+    for name in operators:
+        without[name] = fit([table for table in FITTED_TO if table.operator != name])
     for table in TABLES:
         seen = "in the fit" if table in FITTED_TO else "not in the fit"
         found.setdefault(f"{table.operator}, {seen}", []).extend(one.relative for one in misses(table))
@@ -137,36 +135,30 @@ def strangers() -> Iterator[str]:
         ("all that no fit has seen", [*chain(*unseen.values())]),
         ("of these, run by operators that no fit has seen", [*chain(*others)]),
     ]
+    rows = []
     for name, errors in [*found.items(), *totals]:
-        yield f"| {name} | {len(errors)} | {np.abs(errors).mean():.1%} | {np.mean(errors):+.1%} |"
+        rows.append([name, str(len(errors)), f"{np.abs(errors).mean():.1%}", f"{np.mean(errors):+.1%}"])
+    return markdown(("run by", "runs", "mean error", "signed"), rows)
 
 
-def write_runs() -> None:
-    """A line for every run, as CSV."""
-    with RUNS.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(
-            ("published", "run", "layout", "published_seconds", "planned_seconds", "error", "anchored_error")
-        )
-        for table in TABLES:
-            for plain, anchored in zip(misses(table), misses(table, anchored=True), strict=True):
-                seconds = f"{plain.published:.3g}", f"{plain.planned:.3g}"
-                errors = f"{plain.relative:+.1%}", f"{anchored.relative:+.1%}"
-                writer.writerow((table.name, plain.row.label, plain.layout.name, *seconds, *errors))
+def runs() -> str:
+    """Return a line for every run, as CSV."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("published", "run", "layout", "published_seconds", "planned_seconds", "error", "anchored_error"))
+    for table in TABLES:
+        for plain, anchored in zip(misses(table), misses(table, anchored=True), strict=True):
+            seconds = f"{plain.published:.3g}", f"{plain.planned:.3g}"
+            errors = f"{plain.relative:+.1%}", f"{anchored.relative:+.1%}"
+            writer.writerow((table.name, plain.row.label, plain.layout.name, *seconds, *errors))
+    return text.getvalue()
 
 
-def main() -> None:
-    """Fit, print, and write the page."""
-    fitted = fit(FITTED_TO)
-    for age, known in fitted.items():
+def written() -> Iterator[tuple[Path, str]]:
+    """Print the fitted constants; yield the page with its tables, and the CSV."""
+    for age, known in fit(FITTED_TO).items():
         values = ", ".join(f"{name} {getattr(known, name):.4g}" for name in ("products", *SHARED, *EXPERTS))
         print(f"sm{age}: {values}; shipped {FITTED[age]}")
-    shown = list(summary())
-    write_block(PAGE, "summary", shown)
-    write_block(PAGE, "strangers", strangers())
-    write_runs()
-    print("\n".join(shown))
-
-
-if __name__ == "__main__":
-    main()
+    yield block("docs/training.md", "summary", summary())
+    yield block("docs/training.md", "strangers", strangers())
+    yield ROOT / "docs" / "training-runs.csv", runs()

@@ -1,6 +1,6 @@
 """Kernels broken on purpose, and the tools that notice: check, race detector, memory model.
 
-assets/breaks.toml has the changes and the texts; `python -m tools.breaks` writes the memory model's executions into
+assets/breaks.toml has the changes and the texts; `python -m tools.pages breaks` writes the memory model's executions into
 assets/breaks.json.
 """
 

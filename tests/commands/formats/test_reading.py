@@ -1,11 +1,12 @@
 """What other tools wrote is read as they meant it, every variant of every format; hostile files are refused."""
 
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, event, given, settings
 
 from collbench.commands.formats.imported import Hints
 from collbench.commands.formats.importing import detect, formats, grouped, read_tests, remarks
@@ -15,6 +16,7 @@ from tests.commands.formats.goldens import DATA, GOLDENS, counted, golden_tests,
 from tools.fuzz import broken, outcome
 
 LOG = (DATA / "nccl_tests_2_19.txt").read_text()
+FUZZ = os.environ.get("FUZZ")  # the number of broken files, of `make fuzz`
 
 
 def text_of(name: str) -> str:
@@ -46,10 +48,16 @@ def test_every_format_is_told_from_its_content_and_read_as_it_is_meant() -> None
         assert run.header.imported.complete is golden.complete, name
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=int(FUZZ or 100),
+    deadline=2000 if FUZZ else None,  # milliseconds for one file
+    derandomize=not FUZZ,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
 @given(broken())
 def test_a_broken_file_ends_in_results_or_in_an_error_of_ours(changed: tuple[str, bytes, int | None]) -> None:
-    outcome(*changed)
+    event(outcome(*changed))
 
 
 def test_log_lines_between_rows_are_taken_out_and_rows_that_they_tear_are_told() -> None:

@@ -17,7 +17,6 @@ from collbench.results import Prediction, Skipped
 from collbench.runfile.store import Run, read
 from collbench.topology import files
 from tests.conftest import Command
-from tools.readme import BLOCK, PAGES, printed
 
 ON = ("sweep", "--on", "dgx-h100", "--no-plot", "--out", "out")
 
@@ -137,12 +136,3 @@ def test_under_a_launcher_one_process_speaks(here: Command, tmp_path: Path) -> N
         assert (quiet.returncode, quiet.stdout) == (0, ""), quiet.stderr
         assert list(tmp_path.iterdir()) == []
     assert "predicted" in here(*ON, "-e", "8", PMI_RANK="0", PMI_SIZE="2").stdout
-
-
-def test_the_pages_show_what_the_command_prints() -> None:
-    """Word for word; `python -m tools.readme` writes them anew."""
-    for page in PAGES:
-        blocks = BLOCK.findall(page.read_text())
-        assert blocks, page
-        for arguments, block in blocks:
-            assert printed(arguments) == block
