@@ -21,7 +21,6 @@ def test_the_texts_of_the_lessons_are_what_the_page_says_of_the_committed_runs()
 
 
 def test_the_package_brings_the_times_of_other_machines_and_the_chapters_on_training_steps() -> None:
-    """Its page has no results/ to look into."""
     assert lesson_places.ASSET.read_text(encoding="utf-8") == lesson_places.written(), "python -m tools.lesson"
     assert numbers.places()["one-h100"].source == "measured on one H100 shared by 4 ranks"
     assert lesson_chapters.ASSET.read_text(encoding="utf-8") == lesson_chapters.written(), "python -m tools.lesson"

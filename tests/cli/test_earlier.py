@@ -40,7 +40,6 @@ def test_every_record_names_what_there_is() -> None:
 
 
 def test_type_checkers_know_all_functions_of_the_library() -> None:
-    """As `python -m tools.stubs` writes it."""
     assert stubs.STUB.read_text() == stubs.text()
 
 

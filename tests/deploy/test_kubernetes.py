@@ -58,7 +58,6 @@ def the_container(resource: Resource) -> Resource:
 
 
 def test_every_overlay_is_built_and_its_pods_and_jobs_are_valid(resources: Resources, tmp_path: Path) -> None:
-    """Also those that operators' resources hold, whose other fields are the operators' alone."""
     assert {name: sorted(found) for name, found in resources.items()} == KINDS
     json.loads(resources["node-problem-detector"]["ConfigMap"]["data"]["collbench.json"])
     path = tmp_path / "resource.yaml"

@@ -105,7 +105,6 @@ def test_a_system_that_is_written_is_read_again():
 
 
 def test_every_key_arrives(tmp_path):
-    """In bytes per second."""
     (tmp_path / "every.toml").write_text(EVERY_KEY)
     found = files.load(str(tmp_path / "every.toml"))
     assert found == System(

@@ -254,7 +254,6 @@ def test_what_nccl_logs_of_its_channels_is_kept() -> None:
 
 
 def test_programs_that_print_into_one_log_are_cut_apart() -> None:
-    """Also where one of them is ahead of the other."""
     lines = LOG.splitlines()
     for first, second in (
         ("pod-a | ", "pod-b | "),

@@ -41,7 +41,6 @@ def test_explain_takes_kernels_apart_beside_the_library(tmp_path: Path) -> None:
 
 
 def test_without_nvml_the_header_has_what_cuda_knows_and_the_reason(tmp_path: Path) -> None:
-    """The sweep says it, too, and `diagnose` takes nothing for granted."""
     done = on_gpus(tmp_path, *SWEEP, devices=2, nvml="missing")
     assert done.returncode == 0, done.stderr
     topology = joined(tmp_path / "out")
@@ -92,7 +91,6 @@ def test_programs_of_nccl_tests_measure_the_paths_that_their_options_mean(tmp_pa
 
 
 def test_a_sweep_shows_what_ran_and_what_it_is_asked_to_show(tmp_path: Path) -> None:
-    """And says that NCCL has fast paths where a hand-written kernel stands beside it alone."""
     simulation = {"extension": str(build_extension(tmp_path / "nccl"))}
     words = ("sweep", "-b", "64", "-e", "64", "-n", "2", "--no-plot", "-C", "-M", "--impl")
     alone = on_gpus(tmp_path, *words, "nccl,one-shot", devices=2, simulation=simulation, variables={"COLUMNS": "200"})
