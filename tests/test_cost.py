@@ -93,7 +93,6 @@ def test_the_choice_is_the_least_of_all_expected_times() -> None:
 
 
 def test_what_refuses_the_case_is_not_chosen() -> None:
-    """Packets fit up to a size; one-shot does not work in place."""
     where = place(replace(CPU, packets=math.inf, memory=math.inf, waits=dict(CPU.waits) | {Wait.PACKET: 1e-9}))
     assert picked(where, 2**18) == "one-shot-ll"
     assert picked(where, 2**20) != "one-shot-ll"
@@ -101,7 +100,6 @@ def test_what_refuses_the_case_is_not_chosen() -> None:
 
 
 def test_hardware_sets_limits_of_waits_links_and_blocks() -> None:
-    """One block cannot fill a link."""
     assert math.isinf(CPU.seconds(Cost(Wait.EVENT, 1, 1, 1), 8))
     one_block = Cost(Wait.FLAG, steps=1, link=1, memory=0, blocks=1)
     assert Hardware(0, {Wait.FLAG: 1}, link=10, block=2).seconds(one_block, 20) == pytest.approx(1 + 10)

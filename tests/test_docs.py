@@ -92,7 +92,6 @@ def test_a_command_of_the_index_answers(words: str, home: Path) -> None:
 
 
 def test_every_path_in_a_page_exists() -> None:
-    """Also after files have moved; of a NAME to choose, the folder; what commands write has no place here."""
     for page in PAGES:
         for path in re.findall(r"`((?:collbench|kernels|tests|tools|results|docs)/[\w./-]*\w)`", page.read_text()):
             known = path.partition("NAME")[0]
@@ -101,7 +100,6 @@ def test_every_path_in_a_page_exists() -> None:
 
 
 def test_a_command_in_a_sentence_has_options_that_exist() -> None:
-    """`collbench NAME ...` between backquotes, and all that the README shows of sweep."""
     current = [page for page in PAGES if page.name != "CHANGELOG.md"]  # which names what is gone, too
     said = [(page, words) for page in current for words in re.findall(r"`collbench ([a-z][^`]*)`", page.read_text())]
     said += [(README, words) for words in re.findall(r"collbench (sweep [^`\n]*)", README.read_text())]

@@ -320,7 +320,6 @@ def test_the_command_of_contributing_answers_refuses_and_is_short(collbench: Col
 def test_a_command_that_measures_is_carried_out_by_all_ranks_of_a_launcher(
     variables: dict[str, str], tmp_path: Path
 ) -> None:
-    """One answer of all, and one line for what all refuse."""
     for word, status, printed in (("--on=cpu", 0, "True\n"), ("--nothing", 2, "")):
         ranks = [mpiexec(), "-n", "3", sys.executable, "-m", "collbench", "ping", word]
         done = subprocess.run(ranks, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
@@ -339,7 +338,6 @@ def test_a_format_is_told_by_its_content_and_offered_for_export(collbench: Collb
 
 @pytest.mark.parametrize("words", ["ruff check", "ruff format --check", pytest.param("mypy", marks=pytest.mark.full)])
 def test_commands_a_format_and_their_user_are_clean_as_printed(words: str, home: Path) -> None:
-    """With the settings of the package, which come with the copy."""
     added = [f"collbench/commands/{name}" for name in ("fastest", "ping", "formats/stopwatch.py")]
     asked = [sys.executable, "-P", "-m", *words.split(), "--cache-dir=.cache", *added, "use.py"]
     done = subprocess.run(asked, cwd=home, capture_output=True, text=True, check=False)

@@ -35,7 +35,6 @@ def test_the_licence_is_apache_2_and_what_others_wrote_has_theirs_beside_it() ->
 
 
 def test_version_changelog_and_citation_agree() -> None:
-    """The newest release is cited, with its day; what is not released yet says so."""
     changelog = (ROOT / "CHANGELOG.md").read_text()
     released = re.search(r"^## (\d+\.\d+\.\d+) - (\d{4}-\d\d-\d\d)$", changelog, re.MULTILINE)
     citation, version = written(ROOT / "CITATION.cff"), Version(collbench.__version__)

@@ -56,7 +56,6 @@ def test_the_wheel_is_the_package_its_kernels_and_its_licences_and_nothing_else(
 
 @pytest.mark.full
 def test_the_sdist_is_the_checkout_and_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
-    """All that git has, so `make sweep` and `make test` find what they need; and nothing that git ignores."""
     with tarfile.open(wheel.with_name(f"{BUILT}.tar.gz")) as archive:
         archive.extraction_filter = getattr(tarfile, "data_filter", None)  # which Python has since 3.11.4
         archive.extractall(tmp_path)
@@ -75,7 +74,6 @@ def test_the_sdist_is_the_checkout_and_builds_the_same_wheel(wheel: Path, tmp_pa
 
 @pytest.mark.full
 def test_the_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Path, environment: dict[str, str]) -> None:
-    """In a new environment and an empty folder every module loads, and a user's first commands say what they should."""
     variables = {name: value for name, value in environment.items() if name in outside.surroundings()}
     new = tmp_path / "new"
     for words in (["-m", "venv", "--without-pip", str(new)], [str(ROOT / "tools" / "lent.py"), str(new)]):
@@ -106,7 +104,6 @@ def left(folder: Path) -> set[str]:
 
 @pytest.mark.full
 def test_make_install_puts_a_command_that_works_and_takes_it_back(variables: dict[str, str], tmp_path: Path) -> None:
-    """Into a folder whose name has a space, in which other commands are and stay."""
     prefix = tmp_path / "my own"
     (prefix / "bin").mkdir(parents=True)
     (prefix / "bin" / "other").touch()
@@ -125,7 +122,6 @@ def test_make_install_puts_a_command_that_works_and_takes_it_back(variables: dic
 
 
 def test_make_install_and_uninstall_leave_what_others_put_there(variables: dict[str, str], tmp_path: Path) -> None:
-    """A program of nccl-tests, too, whose name is that of one of ours."""
     programs = [("install", f"bin/{name}") for name in PROJECT["scripts"]]
     for target, name in (*programs, ("uninstall", "bin/all_reduce_perf"), ("uninstall", "share/collbench/notes")):
         theirs = tmp_path / target / name
@@ -141,7 +137,6 @@ def test_make_install_and_uninstall_leave_what_others_put_there(variables: dict[
 
 
 def test_make_help_has_a_sentence_for_every_target(variables: dict[str, str]) -> None:
-    """But those that others use."""
     makefile = (ROOT / "Makefile").read_text()
     targets = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
     assert targets

@@ -344,11 +344,9 @@ _OPTIONS = {
     "verify": "--op",
     "explain": "--op",
     "topo": "--nodes -o",
-    "list": "--nothing",
     "report": "--on",
     "export": "--to",
     "import": "--op",
-    "diagnose": "--on",
     "launch": "--hosts --launcher",
     "check": "--on --op --impl --slower --budget --exit",
 }

@@ -37,7 +37,6 @@ def helped(*words: str) -> str:
 
 
 def test_bare_collbench_prints_its_help_and_is_no_error(here: Command) -> None:
-    """On standard output, a line a command, as -h does."""
     for words in ((), ("step",)):
         bare = here(*words)
         assert (bare.returncode, bare.stderr) == (0, "")
@@ -54,7 +53,6 @@ def test_list_names_everything(here: Command) -> None:
 
 
 def test_every_command_ends_its_help_with_examples_of_itself() -> None:
-    """The words of an example are options and arguments that it has."""
     for name in NAMES:
         examples = re.findall(rf"(?<=collbench ){name}\b([^|)\n]*)", helped(name).partition("For example:")[2])
         assert examples, name
@@ -105,7 +103,6 @@ def test_an_option_that_takes_a_time_takes_a_unit_in_every_command() -> None:
 
 
 def test_a_shell_completes_commands_options_and_names() -> None:
-    """As bash asks for it; of several names with commas the last, and none that is there."""
     for words, offered in {
         "collbench sw": "sweep",
         "collbench sweep --percen": "--percentiles",
@@ -135,7 +132,6 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_command_is_a_file_that_defines_one() -> None:
-    """Modules that commands share are none; every command stands in the help once, in a section."""
     assert {"sweep", "import", "list"} <= set(NAMES)
     assert not {"library", "ab", "importing"} & set(NAMES)
     lines = CliRunner().invoke(group, ["--help"]).output.splitlines()
@@ -147,7 +143,6 @@ def test_a_command_is_a_file_that_defines_one() -> None:
 def test_an_error_that_nobody_foresaw_is_one_line_and_a_file(
     here: Command, broken: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has the traceback, and the line says where it is."""
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     done = here("list")
@@ -171,7 +166,6 @@ def test_an_error_that_nobody_foresaw_is_one_line_and_a_file(
 def test_streams_that_take_nothing(
     words: str, status: int, said: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """What is lost of the output is said, unless its reader chose to go; messages may be lost."""
     shell = words.format(
         command=f"{sys.executable} -m collbench predict aws-p5 -b 8 -e 64 --no-plot --out {tmp_path}/out"
     )

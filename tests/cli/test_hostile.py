@@ -100,7 +100,6 @@ OUTPUTS = (
 @pytest.mark.parametrize("kind", COMMANDS)
 @pytest.mark.timeout(1800)
 def test_hostile_files_end_in_one_line(here: Command, tmp_path: Path, kind: str, share: int) -> None:
-    """Or are read as far as they can be."""
     wrong, number = [], 0
     for command, ways in COMMANDS[kind].items():
         for arguments, hostile in product(ways, HOSTILE[kind]):
@@ -122,7 +121,6 @@ def test_hostile_files_end_in_one_line(here: Command, tmp_path: Path, kind: str,
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.timeout(600)
 def test_hostile_words_end_in_one_line(here: Command, share: int) -> None:
-    """Of whatever length, with whatever signs and numbers."""
     wrong = []
     for arguments in ARGUMENTS:
         if chosen(share, *arguments):

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from collbench.results import Failed, Prediction, Reported
+from collbench.results import Failed, Prediction
 from collbench.runfile.store import read
 from tests.commands.compare.test_command import compare, sampled
 from tests.commands.conftest import write_run
@@ -39,7 +39,6 @@ def test_several_systems_have_as_many_ranks_as_all_can_have_and_a_verdict(here: 
 
 
 def test_times_are_those_that_predict_prints_of_one_system(here: Command, tmp_path: Path) -> None:
-    """In JSON and, with nothing else on standard output, in CSV."""
     (found,) = json.loads(told(here, THREE, "--json", "--out", "kept"))["tables"]
     for name in THREE.split(","):
         told(here, name, "--nodes", "2", "--no-plot", "--out", name)
@@ -52,24 +51,7 @@ def test_times_are_those_that_predict_prints_of_one_system(here: Command, tmp_pa
     assert [one["origin"] for one in found["interconnects"]] == ["predicted"] * 3
 
 
-def test_a_run_is_compared_with_a_prediction_that_was_kept(here: Command, tmp_path: Path) -> None:
-    """By compare; predict takes systems only."""
-    log = [
-        Reported(case(nbytes=nbytes, ranks=8), "nccl", "gpu", 1e-5 + nbytes / 1e10, "mean of 20")
-        for nbytes in (1024, 2**20)
-    ]
-    write_run(tmp_path / "log", *log, imported={"tool": "nccl-tests"}, topology={"platform": "gpu", "name": "a box"})
-    words = ("--ranks", "8", "-b", "1K", "-e", "1M", "-f", "1024", "--no-plot", "--out", "told")
-    assert here("predict", "dgx-h100", *words).returncode == 0
-    done = here("compare", "log", "told")
-    assert re.search(r"^log +imported: a box$", done.stdout, re.MULTILINE)
-    assert "allreduce, float, sum, 8 ranks" in done.stdout
-    assert re.findall(r"^ *(\d+ \w?i?B)  [ *?] log", done.stdout, re.MULTILINE) == ["1 KiB", "1 MiB"]
-    assert "unknown system 'log'" in here("predict", "dgx-h100,log").stderr
-
-
 def test_compare_of_two_machines_says_who_is_fastest_too() -> None:
-    """In addition to what it says of rows, of those that were chosen; of runs on one machine it does not."""
     done = compare(EPYC, XEON, "--only", "mpi")
     assert done.return_value == 0
     assert "rows: " in done.stdout

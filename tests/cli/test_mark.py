@@ -39,7 +39,6 @@ def test_an_answer_of_a_model_begins_with_the_mark_and_with_what_was_assumed(her
 
 @pytest.mark.parametrize("words", [words for words in ANSWERS if words.split()[0] not in ("train", "step")])
 def test_json_has_the_mark_at_its_top_and_standard_output_has_no_other(here: Command, words: str) -> None:
-    """`train` and `step` have no JSON."""
     assert json.loads(here(*words.split(), "--json", "-").stdout)["measured"] is False
 
 

@@ -178,7 +178,6 @@ def test_ranks_have_the_limits_of_the_option_the_machine_a_launcher_and_a_system
 
 
 def test_where_every_row_would_be_skipped_no_rank_is_started(here: Command, tmp_path: Path) -> None:
-    """The reasons are known beforehand, of whatever command measures; the exit status is 1."""
     for words, reason in (
         ("sweep --on cpu --impl ring-host --op broadcast", "ring-host carries out allreduce only"),
         ("sweep --on cpu --impl one-shot-ll -b 1M -e 1M", "one-shot-ll: inboxes hold messages up to"),
@@ -193,7 +192,6 @@ def test_where_every_row_would_be_skipped_no_rank_is_started(here: Command, tmp_
 
 
 def test_a_sweep_whose_rows_were_all_skipped_says_so_and_ends_with_status_1(here: Command, tmp_path: Path) -> None:
-    """What is known only once the hardware, or its model, has been asked."""
     done = here("predict", "dgx-a100", "--impl", "nvls", "-b", "7", "-e", "7")
     assert done.returncode == 1
     assert "no row has a time: all are skipped" in done.stderr
@@ -201,6 +199,5 @@ def test_a_sweep_whose_rows_were_all_skipped_says_so_and_ends_with_status_1(here
 
 
 def test_what_starts_ranks_by_itself_is_refused_under_a_launcher(here: Command, tmp_path: Path) -> None:
-    """Whose ranks have read their environment already."""
     for words in ("sweep --on cpu --ab X=1", "sweep --mpi mpich", "sweep --on gpu --nccl 2.30.7"):
         refused(here, tmp_path, words, "cannot do under a launcher", **LAUNCHED)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from itertools import product
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from collbench.cli.results_table import (
     row,
     timed_table,
 )
-from collbench.cli.sweeping import NO_PATHS, SweepTable, findings
+from collbench.cli.sweeping import findings
 from collbench.commands.sweep.ab import paired_rows
 from collbench.results import Failed, Mismatch, Note, Prediction, Skipped
 from collbench.results.facts import Sharing
@@ -29,7 +28,6 @@ SHARED_NOTE = Note(shared=Sharing(2, 1), picked="two-shot")
 
 
 def test_a_row_says_what_was_measured() -> None:
-    """Size, name, time, interval, bandwidths, ratio and check."""
     library = measurement(seconds=(4e-6,) * 7, nbytes=4096)
     line = row(measurement("ring-flags", (2e-6,) * 7, nbytes=4096), library)
     below(line, timed_table("mpi").heading(), size="KiB", time="2 us", vs_mpi="2.00x")
@@ -37,7 +35,6 @@ def test_a_row_says_what_was_measured() -> None:
 
 
 def test_ranks_that_share_a_gpu_have_no_bus_bandwidth_and_one_line_says_why() -> None:
-    """Neither a column nor a word in any row; what else a row has to say stays."""
     alone = measurement(seconds=(2e-6,) * 7, nbytes=4096)
     shared = replace(alone, note=SHARED_NOTE)
     names, line = timed_table("mpi", bus=False).heading(), row(shared, alone)
@@ -66,7 +63,6 @@ def test_a_limit_of_nccl_stands_in_its_row_unless_it_comes_of_sharing_and_buffer
 
 
 def test_below_a_ratio_to_nccl_stands_what_it_lacks_where_ranks_share_a_gpu() -> None:
-    """Once, however many rows and collectives there are; not where each rank has a GPU."""
     capped = Note.of("NCCL_MAX_CTAS=32")
     for note, lines in ((capped, 0), (SHARED_NOTE | capped, 1)):
         results = []
@@ -95,25 +91,6 @@ def test_a_column_comes_where_it_is_asked_for_and_never_of_a_model() -> None:
     assert timed_table(modelled=True, extra=EXTRAS).heading() == timed_table(modelled=True).heading()
 
 
-def test_a_sweep_has_a_column_of_what_ran_where_a_library_tells_it() -> None:
-    header = SimpleNamespace(topology=SimpleNamespace(shared=False))
-    for name, told in (("nccl", True), ("mpi", False), ("two-shot", False)):
-        sweep = SimpleNamespace(implementations=(name,))
-        session: Any = SimpleNamespace(sweep=sweep, header=header, modelled=False, labels=(name,))
-        assert ("ran" in SweepTable(session, (), quiet=True).columns(False).heading().split()) == told, name
-
-
-def test_fast_paths_are_named_where_a_kernel_is_compared_with_plain_nccl_alone() -> None:
-    for names, said in (
-        ("nccl ring-flags", True),
-        ("nccl", False),
-        ("ring-flags", False),
-        ("nccl two-shot nccl@symmetric", False),
-    ):
-        results = [replace(measurement(name), platform="gpu") for name in names.split()]
-        assert (NO_PATHS in findings(results)) == said, names
-
-
 def test_kernels_meet_registered_buffers_besides_the_fastest_nccl_and_nvls_does_not_meet_nccl_at_its_best() -> None:
     def sentences(**times: float) -> list[str]:
         every = [measurement(name, (time,) * 7, nbytes=nbytes) for name, time in times.items() for nbytes in (8, 64)]
@@ -138,14 +115,12 @@ def test_percentiles_say_of_how_many_operations_a_sample_is_the_mean() -> None:
 
 
 def test_bandwidths_stand_where_messages_have_a_size() -> None:
-    """A barrier has none."""
     for name, rates in {"broadcast": ["2.048", "2.048"], "barrier": []}.items():
         result = measurement(seconds=(2e-6,) * 7, nbytes=4096, collective=name)
         assert row(result, None).split() == ["4", "KiB", "mpi", "2", "us", "0.0%", *rates, "ok"], name
 
 
 def test_what_is_not_a_number_says_why() -> None:
-    """Skipped, failed and wrong rows carry the reason; too few samples and the library itself have none."""
     assert "skipped: no way" in row(Skipped(case(), "nvls", "gpu", "no way"), None)
     assert "FAILED: a rank died" in row(Failed(case(), "mpi", "cpu", "a rank died"), None)
     wrong = replace(measurement(seconds=()), mismatch=Mismatch(1, 5, 0, "1.0", "2.0", 7))
@@ -158,7 +133,6 @@ def test_what_is_not_a_number_says_why() -> None:
 
 
 def test_a_narrow_table_keeps_the_ratio_and_its_heading_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names lose the versions of libraries, and what the comparison says stays longest."""
     result = replace(measurement(seconds=(2e-6,) * 7, nbytes=4096), library="MPICH 5.0.2")
     other = replace(measurement(seconds=(8e-6,) * 7, nbytes=4096))
     for width, kept, gone in (
@@ -192,7 +166,6 @@ def expected(implementation: str, seconds: float, **more: Any) -> Prediction:
 
 
 def test_a_predicted_row_has_band_and_way_and_says_that_it_is_one() -> None:
-    """Below the headings of its own."""
     library = expected("nccl", 4e-6)
     line, names = (
         row(expected("ring-ll", 2e-6, algorithm="ring", protocol="ll"), library),
@@ -205,7 +178,6 @@ def test_a_predicted_row_has_band_and_way_and_says_that_it_is_one() -> None:
 
 
 def test_a_setting_without_a_time_says_why_beside_the_other() -> None:
-    """Each is a row after its letter, below the headings; one reason for both stands once."""
     table = timed_table(width=18)
     for line, letter in zip(paired_rows((measurement(), measurement()), table), "AB", strict=True):
         assert line.split()[2:5] == [letter, "mpi", "1"]

@@ -76,7 +76,6 @@ def parts(terminal: int) -> Iterator[bytes]:
 
 
 def test_what_open_mpi_gives_its_processes_is_no_terminal(tmp_path: Path) -> None:
-    """Its output may go to a file, which has every column and no escape codes."""
     command = [sys.executable, "-m", "collbench", "list"]
     written = in_a_terminal(command, tmp_path, 40, OMPI_COMM_WORLD_RANK="0")
     assert max(map(len, written.splitlines())) > 80
@@ -114,7 +113,6 @@ def test_no_line_is_too_long_and_no_word_is_broken(
 
 
 def test_the_paths_of_runs_stay_whole_in_every_terminal() -> None:
-    """Other columns make room."""
     program = [sys.executable, "-m", "collbench", "list", "runs", "results", "-v"]
     paths = {f"results/{path.parent.relative_to(RESULTS)}" for path in RESULTS.rglob("run.jsonl")}
     for width in (50, 80, 120):
@@ -162,14 +160,12 @@ def shown(*rows: tuple[str, Result], color: bool = False, heading: str = "column
 
 
 def test_columns_are_named_where_the_title_changes() -> None:
-    """Once for all rows below it, and not at all where there is no heading."""
     rows = [("one", measurement("mpi")), ("one", measurement("nccl")), ("two", measurement("mpi"))]
     assert shown(*rows) == "\none\ncolumns\nrow of mpi\nrow of nccl\n\ntwo\ncolumns\nrow of mpi\n"
     assert shown(*rows, heading="") == "row of mpi\nrow of nccl\nrow of mpi\n"
 
 
 def test_what_is_wrong_or_failed_is_red() -> None:
-    """By what the result is, whatever its words; of two settings the wrong line alone."""
     for result, red in (
         (Failed(case(), "mpi", "cpu", "a rank died"), True),
         (Skipped(case(), "FAILED", "cpu", "WRONG is but a word here"), False),
@@ -185,7 +181,6 @@ def test_what_is_wrong_or_failed_is_red() -> None:
 
 
 def test_ranks_that_start_slowly_are_waited_for_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While they start, not while they measure."""
     said, lines = threading.Event(), []
     monkeypatch.setattr(notices, "say", lambda line: (lines.append(line), said.set()))
     monkeypatch.setattr(notices, "SECONDS", 0.01)

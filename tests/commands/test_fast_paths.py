@@ -56,7 +56,6 @@ def test_every_command_that_reads_runs_reads_those_of_fast_paths(command: str, h
 
 @pytest.mark.usefixtures("both")
 def test_compare_names_what_ran_before_its_table_and_has_it_in_every_row(here: Command) -> None:
-    """Names of any length leave the columns in line; that one run says where buffers were makes no other case."""
     lines = here("compare", "base", "new").stdout.splitlines()
     first = next(line for line in lines if line.startswith("note: "))
     assert (first.startswith("note: nccl at 8 B"), first.endswith("tree/ll in NEW")) == (True, True)

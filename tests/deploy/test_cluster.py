@@ -163,7 +163,6 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def test_srun_measures_mpi_between_nodes_by_a_pmi_and_without_one_meets_in_a_folder(
     slurm: Cluster, tmp_path: Path
 ) -> None:
-    """What needs one memory is skipped with the reason; if all is, the status is 1."""
     for pmi, more in (("pmi2", ()), ("none", ("--rendezvous", "meet"))):
         words = ("srun", "-n2", "-N2", f"--mpi={pmi}", *SWEEP, "--impl", "mpi,ring-flags", *more)
         (tmp_path / pmi).mkdir()

@@ -22,7 +22,6 @@ RULES = "{extends: default, rules: {line-length: {max: 130}, document-start: dis
 
 
 def test_every_call_of_collbench_has_options_that_exist() -> None:
-    """Also where YAML spells the command as a list; a line may go on behind a backslash."""
     found = 0
     for path in FILES:
         text = re.sub(r"\\\n\s*", "", path.read_text(encoding="utf-8"))
@@ -38,7 +37,6 @@ def test_every_call_of_collbench_has_options_that_exist() -> None:
 
 
 def test_scripts_yaml_and_dockerfiles_are_clean_by_their_linters() -> None:
-    """And of the scripts those that Slurm starts are executable."""
     for path in SCRIPTS:
         passes("shellcheck", path)
         assert bool(path.stat().st_mode & 0o100) is (path.suffix == ".sh" and path.parent.name == "slurm"), path
@@ -50,7 +48,6 @@ def test_scripts_yaml_and_dockerfiles_are_clean_by_their_linters() -> None:
 
 
 def test_the_wheel_builds_from_what_an_image_gets_of_the_checkout(tmp_path: Path) -> None:
-    """What .dockerignore lets through is enough, and both images get the same."""
     rules = (DEPLOY / "Dockerfile.dockerignore").read_text()
     assert rules == (DEPLOY / "Dockerfile.ngc.dockerignore").read_text()
     for name in re.findall(r"^!(\S+)$", rules, re.MULTILINE):
@@ -70,7 +67,6 @@ def test_whoever_has_no_home_in_a_container_gets_one_of_their_own(tmp_path: Path
 
 
 def test_only_who_has_the_key_of_the_job_gets_into_a_worker_or_is_taken_for_one(tmp_path: Path) -> None:
-    """With real programs, and keys as Kubernetes mounts them, in a folder open to all."""
     sshd, mine = program("sshd"), pwd.getpwuid(os.geteuid()).pw_name
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
@@ -95,7 +91,6 @@ def test_only_who_has_the_key_of_the_job_gets_into_a_worker_or_is_taken_for_one(
 
 
 def test_tasks_for_clouds_start_a_process_for_each_gpu_of_each_node() -> None:
-    """With the variables that SkyPilot and dstack set, and torchrun's options."""
     sky, dstack = written(DEPLOY / "skypilot.yaml"), written(DEPLOY / "dstack.yaml")
     assert set(sky) <= {"name", "num_nodes", "resources", "config", "run"}
     assert dstack["type"] == "task"

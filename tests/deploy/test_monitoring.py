@@ -27,7 +27,6 @@ def test_rules_alert_on_made_up_series(tmp_path: Path) -> None:
 
 
 def test_dashboard_and_rules_ask_for_metrics_and_labels_that_a_check_writes(here: Command, tmp_path: Path) -> None:
-    """Those of a check with everything in them."""
     here("check", *SLOW.split(), "--metrics", str(tmp_path / "collbench.prom"))
     exported = (tmp_path / "collbench.prom").read_text()
     names = set(re.findall(r"^# TYPE (\w+)", exported, re.MULTILINE)) | {"collbench_check_duration_seconds"}

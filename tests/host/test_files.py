@@ -32,7 +32,6 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("words", OUTPUTS)
 def test_no_option_writes_through_a_link(words: str, here: Command, tmp_path: Path) -> None:
-    """Not even one that leads nowhere, or to a file without words in it."""
     for name, target in (("precious", "mine"), ("empty", ""), ("nowhere", None)):
         if target is not None:
             (tmp_path / name).write_text(target)
@@ -62,7 +61,6 @@ def test_a_file_takes_the_place_of_the_one_before_with_its_mode(tmp_path: Path) 
 
 
 def test_a_pipe_is_written_to_and_an_open_file_of_the_system_too(tmp_path: Path) -> None:
-    """As `>(program)` of a shell, or /dev/stdout into a file, is given."""
     reading, writing = os.pipe()
     for place in (f"/dev/fd/{writing}", f"/proc/self/fd/{writing}"):
         try_to_write(Path(place))
@@ -78,7 +76,6 @@ def test_a_pipe_is_written_to_and_an_open_file_of_the_system_too(tmp_path: Path)
 
 
 def test_no_option_writes_over_a_run(here: Command, tmp_path: Path) -> None:
-    """Neither over the one that the command reads."""
     (tmp_path / "run.jsonl").write_bytes((Path(RUN) / "run.jsonl").read_bytes())
     for words in ("compare . . --json", "check . --junit", "export . --to csv -o"):
         done = here(*words.split(), "run.jsonl")
@@ -124,7 +121,6 @@ def test_a_folder_that_takes_no_file_may_hold_one_that_is_written(
 
 
 def test_no_module_has_a_way_of_its_own_to_write() -> None:
-    """Calls that open a file for writing under a name that may be there."""
     found = set()
     for name, path in modules().items():
         for call in ast.walk(tree(path)):

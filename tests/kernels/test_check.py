@@ -46,7 +46,6 @@ def compared(dtype: Datatype, redop: Reduction, how: Recipe, got: Array, source:
 @pytest.mark.parametrize("pairs", [SOME, pytest.param(PAIRS, marks=pytest.mark.full)], ids=["some", "every"])
 @pytest.mark.timeout(600)
 def test_the_kernels_agree_with_the_definition(pairs: list[tuple[str, str]]) -> None:
-    """Bit for bit, for one, few and very many ranks."""
     for pair in pairs:
         dtype, redop = DATATYPES[pair[0]], OPERATIONS[pair[1]]
         for ranks in (1, 3, 8, 300):
@@ -60,7 +59,6 @@ def test_the_kernels_agree_with_the_definition(pairs: list[tuple[str, str]]) -> 
 
 
 def test_wrong_elements_are_counted_and_the_first_is_named() -> None:
-    """By one bit, at the ends, and where the kernel goes from one tile to the next."""
     dtype, redop = DATATYPES["float"], REDUCTIONS["sum"]
     how = recipe(dtype, redop, 2, seed=1)
     for places in ([0], [511], [512], [COUNT - 1], [700, 600, 1299]):

@@ -21,7 +21,6 @@ def assert_clean(run: Run) -> None:
 
 @pytest.mark.usefixtures("sanitizer")
 def test_a_ring_is_clean_and_a_relaxed_order_of_its_flags_is_caught() -> None:
-    """A slice of the tests below."""
     run = Run(("ring-flags",), 2, calls=12, stall=BARRIER)
     outcome = races.outcome(races.build(run.parts()), run)
     assert not outcome.catchers, outcome.summary
@@ -36,7 +35,6 @@ def test_a_ring_is_clean_and_a_relaxed_order_of_its_flags_is_caught() -> None:
 @pytest.mark.usefixtures("sanitizer")
 @pytest.mark.parametrize("ranks", RANKS)
 def test_streams_of_one_kernel_and_of_all_by_turns_are_right(ranks: int) -> None:
-    """Grids, sizes and places of the buffers change from call to call; now and then one thread stalls for long."""
     kernels = (*ALLREDUCES, *OTHERS)
     assert_clean(Run(("ring-flags", "ring-pipelined", "ring-ll"), 1, calls=12, blocks=(2,)))  # it copies alone
     for kernel in kernels:
@@ -52,7 +50,6 @@ def test_streams_of_one_kernel_and_of_all_by_turns_are_right(ranks: int) -> None
 @pytest.mark.usefixtures("sanitizer")
 @pytest.mark.parametrize("kernel", FAMILIES)
 def test_bugs_are_caught_as_the_page_says(kernel: str) -> None:
-    """And the same run finds nothing where the bug is not."""
     for bug in BUGS:
         if bug.run.kernels[0] == kernel:
             assert_clean(bug.run)

@@ -349,7 +349,6 @@ def test_what_hangs_twice_is_tried_no_more_and_the_rest_says_where_it_was_and_wh
 
 
 def test_what_a_compiler_says_of_a_source_is_said_once(ranks: Ranks) -> None:
-    """Neither for another implementation of that file, nor for another case, which is not tried."""
     refusal = "send(refused='x.cu:7: no such type', error='SourceError'); time.sleep(60)"
     with ranks(a=refusal, b=refusal, c=refusal.replace("x.cu:7", "y.cu:1")) as one:
         reasons = [reason for _, reason in measure(one, "a", "b", "c", "d")]

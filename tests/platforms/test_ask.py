@@ -12,7 +12,6 @@ SLEEP = "sleep 600 & echo $! $$ >{}; wait"
 
 
 def test_an_answer_is_status_output_and_errors_or_why_there_is_none() -> None:
-    """Whatever the bytes, and however many."""
     assert ask(["sh", "-c", "printf '\\377x'; printf y >&2; exit 3"], 60, "") == (3, "\ufffdx", "y")
     assert ask(["sh", "-c", "kill -9 $$"], 60, "")[0] == 137
     status, output, _ = ask(["sh", "-c", "yes | head -c 1000000"], 60, "")

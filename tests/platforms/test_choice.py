@@ -20,7 +20,6 @@ def known(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
 
 
 def test_gpus_are_preferred_and_those_that_do_not_work_passed_over_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether CuPy is not there, the driver refuses or CuPy does; the line is one, and without GPUs there is none."""
     monkeypatch.setattr(probe, "available", lambda: True)
     for doubt in ("missing", "refusal", "broken"):
         for name in ("refusal", "missing", "broken"):

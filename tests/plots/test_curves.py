@@ -109,7 +109,6 @@ def test_without_a_bus_the_bandwidth_is_the_algorithms() -> None:
 
 
 def test_the_caption_says_once_what_nccl_lacks_where_ranks_share_a_gpu() -> None:
-    """Whether or not the library is drawn itself; that they share it is in the topology's name."""
     sharing = Note(shared=Sharing(4, 1))
     nccl = sweep("nccl", platform="gpu", note=sharing | Note.of("NCCL_MAX_CTAS=32"))
     rest = [*sweep("ring-ll", platform="gpu", note=sharing), *sweep("auto", platform="gpu", note=sharing)]
@@ -191,7 +190,6 @@ def test_predictions_are_dashed_and_hollow_within_their_band() -> None:
 
 
 def test_the_title_says_what_was_surely_the_fastest() -> None:
-    """Of measurements of one topology; predictions, and what intervals do not tell apart, are not ranked."""
     small = sweep("mpi", sizes=SIZES[:4]) + sweep("ring-ll", sizes=SIZES[:4])
     large = [measured("mpi", case(size)) for size in SIZES[4:]]
     large += [replace(row, implementation="ring-ll", seconds=tuple(t / 9 for t in row.seconds)) for row in large]

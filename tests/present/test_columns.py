@@ -48,7 +48,6 @@ class Cells(HTMLParser):
 
 
 def test_a_row_stands_below_the_names_of_its_columns() -> None:
-    """Numbers end below each other; what a row does not have is blank; a pipe has every column."""
     table = Table(COLUMNS)
     first, second, _ = map(table.row, FLEET)
     assert table.heading() == "              length     half  remark"
@@ -58,7 +57,6 @@ def test_a_row_stands_below_the_names_of_its_columns() -> None:
 
 
 def test_csv_and_json_have_values_and_the_columns_with_a_key() -> None:
-    """No cell is a formula."""
     records = [record(COLUMNS, ship) for ship in FLEET]
     assert records[0] == {"name": "Ems", "metres": 41.5, "letters": 3}
     written = list(csv.DictReader(io.StringIO(csv_text(records[0], records))))
@@ -67,7 +65,6 @@ def test_csv_and_json_have_values_and_the_columns_with_a_key() -> None:
 
 
 def test_html_has_what_people_read_and_no_column_that_is_empty() -> None:
-    """A text is never markup."""
     cells = Cells()
     cells.feed(html(COLUMNS, FLEET))
     assert cells.rows[0] == ["", "length", "half", "remark"]
@@ -79,7 +76,6 @@ def test_html_has_what_people_read_and_no_column_that_is_empty() -> None:
 
 
 def test_the_least_important_columns_are_left_out_first_and_a_line_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of rows that arrive one by one, and of rows that are all known; no line is longer than the terminal."""
     for width, gone in ((80, []), (40, ["length"]), (32, ["length"]), (22, ["length", "half"])):
         monkeypatch.setenv("COLUMNS", str(width))
         table = Table(COLUMNS)
@@ -117,7 +113,6 @@ def test_the_last_column_is_left_out_too_if_another_is_more_important(monkeypatc
 
 
 def test_the_last_column_wraps_at_words_below_itself_or_below_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The latter where there is hardly any room."""
     table = Table((NAME, replace(LENGTH, importance=ALWAYS), REMARK))
     for width, lines_of_it in (
         (36, ["Ems           41.5 m  was here", "                      before all", "                      others"]),
@@ -128,7 +123,6 @@ def test_the_last_column_wraps_at_words_below_itself_or_below_the_row(monkeypatc
 
 
 def test_why_a_row_has_no_numbers_stands_behind_its_first_cells() -> None:
-    """Of rows that arrive one by one, and of rows that are all known, whose columns are no wider for it."""
     for names, start in ((1, "<b>Oste</b> "), (2, "<b>Oste</b>           ")):
         table = Table(COLUMNS, lambda ship: "" if ship.length else "has no length", names)
         assert table.row(FLEET[1]) == f"{start}has no length"

@@ -53,7 +53,6 @@ WORDS |= {"compare": ("a", "b"), "predict": ("dgx-h100",)}
 
 
 def test_a_function_has_the_options_and_defaults_of_its_command() -> None:
-    """By the command's long names, but for what a program says otherwise: which run, and where to write."""
     assert set(OTHERS) == set(collbench.__all__) == {*WORDS, "read"}
     for name, words in WORDS.items():
         command = group.get_command(None, name.rstrip("_"))  # type: ignore[arg-type]
@@ -74,7 +73,6 @@ def _plain(value: object) -> object:
 
 @pytest.mark.usefixtures("made_up_ranks")
 def test_the_examples_of_every_function_are_true(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As they stand in its docstring, in the checkout."""
     monkeypatch.chdir(ROOT)
     for name, module in functions().items():
         outcome = doctest.testmod(import_module(module), report=True)
@@ -83,7 +81,6 @@ def test_the_examples_of_every_function_are_true(monkeypatch: pytest.MonkeyPatch
 
 
 def test_importing_collbench_imports_nothing_else() -> None:
-    """Its functions are there, and what they need is imported with the first of them."""
     said = "import sys, collbench; print(sorted(dir(collbench))); print('numpy' in sys.modules, collbench.read)"
     done = subprocess.run([sys.executable, "-c", said], cwd=ROOT, capture_output=True, text=True, check=True)
     assert all(f"'{name}'" in done.stdout for name in collbench.__all__)
@@ -94,7 +91,6 @@ def test_importing_collbench_imports_nothing_else() -> None:
 
 @pytest.mark.usefixtures("made_up_ranks")
 def test_a_sweep_is_measured_and_stored_and_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every result as it arrives, the same in the run, and in its file."""
     monkeypatch.chdir(tmp_path)
     arrived: list[object] = []
     run = collbench.sweep(
@@ -117,7 +113,6 @@ def test_a_sweep_is_measured_and_stored_and_read_back(tmp_path: Path, monkeypatc
 
 
 def test_a_sweep_on_a_system_is_a_prediction() -> None:
-    """The same rows by its earlier form; a change of the network makes it slower."""
     with pytest.warns(DeprecationWarning, match="collbench.predict"):
         swept = collbench.sweep(on="dgx-h100", impl="nccl", nodes=4, minbytes="64M", maxbytes="64M")
     predicted = collbench.predict("dgx-h100", nodes=4, minbytes=2**26, maxbytes=2**26)
@@ -130,7 +125,6 @@ def test_a_sweep_on_a_system_is_a_prediction() -> None:
 
 
 def test_a_plan_of_training_is_stored_as_a_run(tmp_path: Path) -> None:
-    """With the rows that it has in memory, which a report shows."""
     plan = collbench.train(
         "gpt3-175b", "dgx-a100", gpus=1024, batch=1536, layout="tp8", price=2.5, scale="512,1024", out=tmp_path / "plan"
     )
@@ -205,7 +199,6 @@ def test_every_object_is_one_line_in_a_console() -> None:
 
 
 def test_every_object_can_be_pickled_and_copied() -> None:
-    """And every function, as a pool of processes needs it."""
     for name, value in returned().items():
         for again in (pickle.loads(pickle.dumps(value)), copy.copy(value), copy.deepcopy(value)):
             assert repr(again) == repr(value), name
@@ -217,7 +210,6 @@ def test_every_object_can_be_pickled_and_copied() -> None:
 
 
 def test_a_notebook_shows_tables_with_units() -> None:
-    """Sizes and times as people read them, without a column of nothing."""
     for name, value in returned().items():
         for each in value if isinstance(value, list) else [value]:
             page = each._repr_html_()
@@ -272,7 +264,6 @@ def test_durations_sizes_and_shares_are_given_as_on_the_command_line(
 
 
 def test_errors_name_the_parameters_of_the_function() -> None:
-    """For every option of its command, long or short; of other programs' commands they stay as they are."""
     for name in collbench.__all__:
         for option in options_of(name):
             letters, (long, *_) = (
@@ -338,7 +329,6 @@ def test_numbers_of_numpy_paths_and_one_name_of_several_are_taken(tmp_path: Path
 
 
 def test_what_is_wrong_is_named(tmp_path: Path) -> None:
-    """By its parameter, with the choices or what to do, and nothing is written."""
     for name, words, told in (
         ("predict", {"system": "dgx-h100", "rank": 8}, r"parameter of predict\(\) 'rank'; .*did you mean ranks"),
         ("predict", {"system": "DGX-H100"}, "did you mean .*dgx-h100"),
@@ -368,7 +358,6 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("made_up_ranks")
 def test_advice_belongs_to_the_run_and_costs_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the user's filters make warnings errors, it is still there to be asked for."""
     monkeypatch.setattr(sessions, "disturbed_in_words", lambda results: f"{len(results)} disturbed")
     for filters in ("default", "error"):
         with warnings.catch_warnings(record=True) as caught:
@@ -381,7 +370,6 @@ def test_advice_belongs_to_the_run_and_costs_no_measurement(monkeypatch: pytest.
 def test_commands_that_begin_in_the_same_second_have_folders_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that hold nothing go at the end."""
     monkeypatch.chdir(tmp_path)
     folders = [sweeps.new_folder(["allreduce"], "here") for _ in range(8)]
     assert len(set(folders)) == 8

@@ -104,7 +104,6 @@ def through_json(result: Result) -> Result | None:
 
 
 def test_a_run_shows_itself_as_a_line_and_in_a_notebook_as_a_table(tmp_path: Path) -> None:
-    """Whatever it holds: texts are escaped, and of many rows the first are there."""
     odd = Skipped(case("broadcast", root=1), "ring-flags", "cpu", "<script>alert(1)</script>\n")
     whole, cut = (read(written(tmp_path / name, odd, *RESULTS, whole=name == "a")) for name in ("a", "b"))
     assert repr(whole) == f"<Run {tmp_path / 'a' / NAME}: here, {1 + len(RESULTS)} results, complete>"
@@ -164,14 +163,10 @@ def test_a_torn_last_line_is_read_past_with_a_warning(tmp_path: Path) -> None:
 ROW, EXPLAINED = to_line(RESULTS[0]), to_line(RESULTS[-1])
 BROKEN: list[tuple[str | dict[str, object], str]] = [
     ("{not json", "not JSON"),
-    ("[1, 2]", "not a JSON object"),
-    ("[" * 100000, "not JSON"),
-    (json.dumps(ROW).replace('"nbytes": 1024', '"nbytes": 1024, "nbytes": 8'), "field 'nbytes' is there twice"),
     ({"dtype": "float8"}, "unknown dtype 'float8'"),
     ({"seconds": ["x"]}, "field 'seconds[0]': expected float, got str"),
     (EXPLAINED | {"tracks": [{"rank": 0}]}, "missing required field block"),
     ({"nbytes": 2**63 - 1}, "field 'nbytes': expected int <= "),
-    ({"nbytes": 10**400}, "is larger than 2**63"),
     ({"nbytes": 8.5}, "field 'nbytes': expected int, got float"),
     ({"ranks": 0}, "field 'ranks': expected int >= 1"),
     ({"ranks": 2**40}, "field 'ranks': expected int <= "),
@@ -179,7 +174,6 @@ BROKEN: list[tuple[str | dict[str, object], str]] = [
     ({"seconds": [0.0]}, "field 'seconds[0]': expected float > 1e-15"),
     ({"seconds": [1e308]}, "expected float < 1000000000.0"),
     ({"seconds": [1e-6, -1e-6]}, "field 'seconds[1]'"),
-    ({"seconds": [float("nan")]}, "NaN is no number"),
     ({"estimate": 1e308}, "field 'estimate'"),
 ]
 
@@ -314,7 +308,6 @@ def killed_before(step: int, work: Callable[[], None]) -> bool:
 
 
 def test_a_file_that_is_gone_on_with_holds_what_is_kept_whenever_that_ends(tmp_path: Path) -> None:
-    """An earlier attempt's remains are in nobody's way."""
     first, second, third = (measurement(nbytes=size) for size in (8, 16, 32))
     path = written(tmp_path, first, third, whole=False)
     header, *lines = path.read_bytes().splitlines(keepends=True)

@@ -90,7 +90,6 @@ class Machine:
     graphs: weakref.WeakSet[Graph] = field(default_factory=weakref.WeakSet)
     captures: int = 0
     replays: int = 0
-    full: threading.Event = field(default_factory=threading.Event)  # whether a launch has waited for room in a queue
     deepest: int = 0  # the most entries that a queue had
     zeroing: dict[int, list[Callable[[], None]]] = field(default_factory=dict)  # on each device's default stream
     product_seconds: float = 0.0  # that a product of matrices takes at least

@@ -88,8 +88,6 @@ class Stream:
         with self._room:
             self._queued += count
             self.machine.deepest = max(self.machine.deepest, self._queued)
-            if self._queued > QUEUE:
-                self.machine.full.set()
             while self._queued > QUEUE and not self.machine.stopping.is_set():
                 self._room.wait(0.05)
 

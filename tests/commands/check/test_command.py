@@ -89,7 +89,6 @@ def test_wrong_words_are_one_line_before_anything_is_measured(here: Command, tmp
 
 
 def test_a_place_that_cannot_be_written_to_is_found_before_anything_is_measured(here: Command, tmp_path: Path) -> None:
-    """And nothing is left in a place that can; a file that is there stays as it is."""
     (tmp_path / "file").write_text("before")
     for name in (*FILES, "out"):
         for place in ("/proc/nothing/x", f"{tmp_path}/file/x", *([tmp_path] if name != "out" else [])):
@@ -105,7 +104,6 @@ def test_a_place_that_cannot_be_written_to_is_found_before_anything_is_measured(
 def test_no_file_of_a_check_that_dies_keeps_an_earlier_verdict(
     here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While it measures, files say that it has started, and after an error why."""
     during, places = {}, {name: tmp_path / name for name in FILES}
     asked = [f"--{name}={place}" for name, place in places.items()]
 
@@ -174,7 +172,6 @@ def test_without_a_verdict_monitoring_hears_that_nothing_is_known(here: Command)
 
 
 def test_what_a_check_cannot_tell_is_said_in_a_sentence(here: Command, tmp_path: Path) -> None:
-    """How slow it may be, and which rows do not count: both with what they are, and what to do."""
     whole = read(AB / "as-is")
     for count, words in ((1, "1 of 6 rows was disturbed"), (2, "2 of 6 rows were disturbed")):
         with Writer(tmp_path / str(count)) as writer:
@@ -197,7 +194,6 @@ def test_a_run_without_times_by_size_is_said_to_have_none(here: Command) -> None
 
 
 def test_the_table_says_of_a_row_what_the_files_say(here: Command) -> None:
-    """Also where rounds differ, of which what was held against the expectation is the median."""
     done, files = here("check", *SLOW.split()), here("check", *SLOW.split(), "--json")
     shown = [
         line.split() for line in done.stdout.splitlines() if line.endswith(("SLOW", "as expected")) and line[0] == " "

@@ -47,7 +47,6 @@ def diagnose(*arguments: object) -> Result:
 
 
 def test_the_first_line_is_that_of_check_and_the_rows_follow(tmp_path: Path) -> None:
-    """With the first reason where it is slow."""
     h100 = files.load("dgx-h100")
     good = run_file(tmp_path / "good", h100, samples=1)
     slow = run_file(tmp_path / "slow", replace(h100, nvls=False))
@@ -71,7 +70,6 @@ def test_a_machine_that_its_links_refute_has_one_percentage(tmp_path: Path) -> N
 
 
 def test_a_slow_run_names_reason_fix_and_what_was_set(tmp_path: Path) -> None:
-    """NVLS was turned off by the variable in the header."""
     header = {"environment": {"variables": {"NCCL_NVLS_ENABLE": "0"}}}
     slow = run_file(tmp_path / "run", replace(files.load("dgx-h100"), nvls=False), header)
     out = diagnose(slow, "--on", "dgx-h100").stdout
@@ -88,7 +86,6 @@ FAILED = Failed(case(nbytes=8 * MIB, ranks=8), "nccl", "gpu", "rank 1 crashed")
 
 
 def test_wrong_and_failed_rows_come_first_and_no_such_run_is_as_expected(tmp_path: Path) -> None:
-    """Though all other sizes are as fast as they should be; also where nothing at all is right."""
     run = run_file(tmp_path / "run", files.load("dgx-h100"), broken=(WRONG, FAILED))
     found = diagnose(run, "--on", "dgx-h100", "--gate")
     assert found.return_value == 3
@@ -152,7 +149,6 @@ def test_a_run_that_is_not_whole_says_so_behind_the_word(tmp_path: Path) -> None
 
 
 def test_ranks_are_spread_over_nodes_and_a_run_without_a_machine_is_unknown(tmp_path: Path) -> None:
-    """Sixteen ranks of a DGX are two of them, unless it is said otherwise."""
     run = run_file(tmp_path / "run", files.load("dgx-h100").of(2))
     assert "as DGX H100, 2 nodes of 8 GPUs\n" in diagnose(run, "--on", "dgx-h100").stdout
     assert "as DGX H100, 4 nodes of 4 GPUs\n" in diagnose(run, "--on", "dgx-h100", "--nodes", "4").stdout
@@ -167,7 +163,6 @@ def test_ranks_are_spread_over_nodes_and_a_run_without_a_machine_is_unknown(tmp_
 
 
 def test_a_run_on_a_cpu_is_unknown_but_not_mute() -> None:
-    """Its own curve and its noise; why is said once."""
     out = diagnose(ROOT / "results" / "cpu-2-ranks").stdout
     assert out.count("UNKNOWN") == 1
     assert "the model knows GPUs only" in out.splitlines()[0]
@@ -175,7 +170,6 @@ def test_a_run_on_a_cpu_is_unknown_but_not_mute() -> None:
 
 
 def test_ranks_that_share_a_gpu_are_said_once_to_be_unknown(tmp_path: Path) -> None:
-    """Not of each curve; one that is wrong says so."""
     topology = {"name": "4 ranks sharing 1 x H100", "platform": "gpu", "ranks": 4, "shared": True}
     topology["gpus"] = [{"name": "H100"}]
     rows = []
@@ -193,7 +187,6 @@ def test_ranks_that_share_a_gpu_are_said_once_to_be_unknown(tmp_path: Path) -> N
 
 
 def test_ranks_without_cores_are_told() -> None:
-    """Whose run has shown what --spin busy does then."""
     out = diagnose(ROOT / "results" / "cpu-4-ranks-busy").stdout
     assert "note: 4 ranks on 2 usable CPUs: they take turns" in out
     assert "note: --spin busy: waiting ranks keep their cores" in out
@@ -201,7 +194,6 @@ def test_ranks_without_cores_are_told() -> None:
 
 
 def test_errors_are_one_line(tmp_path: Path) -> None:
-    """No run, an unknown system, ranks that the system cannot have, nothing measured."""
     needs_command("step")  # rows of steps
     run = run_file(tmp_path / "run", files.load("dgx-h100"))
     assert "there is no file or folder" in refusal(diagnose(tmp_path / "nowhere"))

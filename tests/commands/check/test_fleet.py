@@ -110,7 +110,6 @@ def test_nothing_is_concluded_of_fewer_alike_nodes_or_of_sizes_that_few_have() -
 
 
 def test_only_alike_nodes_are_held_against_each_other() -> None:
-    """Half of the fleet has other hardware, which takes twice as long."""
     other = CURVE._replace(topology="4 x NVIDIA A100")
     slower = [
         replace(node, name=f"a{node.name}", curves={other: node.curves[CURVE]}) for node in fleet(*[2.0] * 19, 2.4)
@@ -121,7 +120,6 @@ def test_only_alike_nodes_are_held_against_each_other() -> None:
 
 
 def test_a_node_that_is_far_off_on_both_sides_is_neither_slow_nor_fast() -> None:
-    """Its times are unsure; a single size on the other side does not hide a slow node."""
     made, factors = fleet(*[1.0] * 60), [1.2, 1.2, 1.2, 0.8, 1.2, 0.8, 1.2, 0.8]
     both = dict(zip(SIZES, (1e-3 * factor for factor in factors), strict=True))
     assert not only(groups([*made, FleetNode("both", Word.OK, curves={CURVE: both})])).outliers

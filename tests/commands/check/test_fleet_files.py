@@ -43,7 +43,6 @@ def test_checks_and_runs_of_the_same_samples_read_alike(tmp_path: Path) -> None:
 
 
 def test_what_a_check_writes_is_read_back(tmp_path: Path) -> None:
-    """Of a committed run, judged by itself; the run beside it, read as such, has the same times."""
     run = ROOT / "results" / "cpu-2-ranks"
     result = check(run=run, reference=run, slower=0.3)
     assert result
@@ -152,7 +151,6 @@ def test_a_run_that_stops_before_its_end_is_named(tmp_path: Path, log: bool) -> 
 
 
 def test_a_node_is_a_folder_with_a_name_of_its_own_or_the_host_of_a_run(tmp_path: Path) -> None:
-    """A name that collbench gives to a folder is nobody's; several runs of a host are a node with all their curves."""
     made, later, numbered = "20260101-010203-allreduce-h1", "20260102-010203-allreduce-h1-2", "1-allreduce"
     for number, (runs, nodes) in enumerate(
         (

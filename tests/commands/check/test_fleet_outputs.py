@@ -145,7 +145,6 @@ def test_a_dash_prints_what_else_goes_into_a_file_and_nothing_else(
 
 
 def test_two_nights_are_compared(compared: Command, tmp_path: Path) -> None:
-    """With other slow nodes, one node less, and another one more."""
     old, new = (set(make(tmp_path / night, FLEET, seed)) for night, seed in (("ONE", 1), ("TWO", 2)))
     others = [name(node) for node in range(60) if name(node) not in old | new]
     (tmp_path / "ONE" / others[0] / "check.json").unlink()

@@ -88,7 +88,6 @@ def test_what_would_notice_too_little_is_unknown_but_at_the_first_check_of_a_mac
 def test_a_floor_is_told_as_it_was_written_and_a_single_figure_that_meets_it_passes(
     tmp_path: Path, share: Sequence[float], word: Word
 ) -> None:
-    """Of several rounds it must be sure."""
     floors, sizes = tmp_path / "floors.toml", (2**20, 2**30)
     floors.write_text('[[floor]]\ncollective="allreduce"\nsize="1G"\nvalue=380\nlower=-0.05\nunit="GB/s"')
     rows = [

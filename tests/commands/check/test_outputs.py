@@ -112,7 +112,6 @@ EVERY = (  # kinds of verdicts
 
 
 def test_every_writer_says_the_same_word(tmp_path: Path) -> None:
-    """Also of the sizes: what is bad fails in JUnit, and what is UNKNOWN never passes."""
     assert {result.word for result in EVERY} == {*Word}
     for result in EVERY:
         word, document = result.word, verdicts.document(result)
@@ -266,7 +265,6 @@ def test_metrics_have_the_labels_of_nccls_inspector_and_each_series_once(
 
 
 def test_promtool_accepts_the_metrics(tmp_path: Path) -> None:
-    """Of every kind of verdict."""
     promtool = shutil.which("promtool")
     if not promtool:
         missing = "promtool is not installed: apt-get install prometheus"

@@ -55,7 +55,6 @@ def base(tmp_path: Path) -> Path:
 
 
 def test_every_row_has_size_ratio_interval_and_word(base: Path, tmp_path: Path) -> None:
-    """In a table under what they are of, below what differs between the runs."""
     new = sweep(tmp_path / "new", 2, 1.15, environment={"variables": {"NCCL_ALGO": "Ring"}})
     outcome = compare(base, new)
     assert outcome.return_value == 0
@@ -71,7 +70,6 @@ def test_every_row_has_size_ratio_interval_and_word(base: Path, tmp_path: Path) 
 
 
 def test_gate_exits_by_what_became_slower_than_the_margin(base: Path, tmp_path: Path) -> None:
-    """And only by that: what became faster never fails; 15 % are no regression for who allows 30 %."""
     for factor, words, status, word in (
         (1.15, (), 3, "SLOW"),
         (1.15, ("--margin", "0.3"), 0, "OK"),
@@ -86,7 +84,6 @@ def test_gate_exits_by_what_became_slower_than_the_margin(base: Path, tmp_path: 
 
 
 def test_only_picks_rows(base: Path, tmp_path: Path) -> None:
-    """Which alone are tested and counted."""
     new = sweep(tmp_path / "new", 2)
     for only, rows in {"mpi": 5, "all_reduce,4K..1M": 6, "ring-flags,64K": 1, "..4K,16M": 6, "1M..,mpi": 2}.items():
         outcome = compare(base, new, "--only", only, "--csv")
@@ -94,7 +91,6 @@ def test_only_picks_rows(base: Path, tmp_path: Path) -> None:
 
 
 def test_csv_and_json_hold_the_same_numbers(base: Path, tmp_path: Path) -> None:
-    """Nothing else is on stdout, not even the gate's line."""
     new = sweep(tmp_path / "new", 2, 1.15)
     rows = list(csv.DictReader(io.StringIO(compare(base, new, "--csv", "--gate").stdout)))
     fields = json.loads(compare(base, new, "--json", "--gate").stdout)
@@ -125,7 +121,6 @@ def test_rows_in_place_and_misaligned_are_told_apart_in_csv(tmp_path: Path) -> N
 
 
 def test_what_is_unknown_is_empty_in_csv_and_null_in_json(tmp_path: Path) -> None:
-    """NaN is no JSON."""
     times = zip("ab", (1e-6, 2e-6), ("mean", "median"), strict=True)
     runs = [write_run(tmp_path / name, Reported(case(), "nccl", "gpu", *time)) for name, *time in times]
     (row,) = csv.DictReader(io.StringIO(compare(*runs, "--csv").stdout))
@@ -145,7 +140,6 @@ def log(folder: Path, seed: int, factor: float = 1.0, **header: Any) -> Path:
 
 
 def test_logs_without_samples_are_judged_with_one_note(tmp_path: Path) -> None:
-    """Equal ones pass the gate; advice is such that a log can follow it."""
     base, again = log(tmp_path / "base", 1), log(tmp_path / "again", 1, imported={"file": "a.log"})
     for new, status, word in (
         (again, 0, "OK"),
@@ -201,7 +195,6 @@ def test_runs_between_which_cores_were_moved_are_one_line_and_no_table(tmp_path:
 
 
 def test_what_is_inconclusive_is_the_same_within_some_share(tmp_path: Path) -> None:
-    """Which is told, and with that margin it is."""
     noise = np.random.default_rng(3).normal(size=(2, 5, 20))
     base, new = (
         write_run(
@@ -224,7 +217,6 @@ def test_what_is_inconclusive_is_the_same_within_some_share(tmp_path: Path) -> N
 
 
 def test_junit_tells_regressions_from_what_is_unsure(base: Path, tmp_path: Path) -> None:
-    """Names and reasons may hold what XML does not allow."""
     odd = Failed(case(nbytes=1024), "mpi", "cpu", 'a < b & "c" \x00 \x1b[31m ]]>')
     slow = sampled("ring-flags", 1.3, 5, nbytes=4096)
     new = write_run(tmp_path / "new", odd, slow, sampled("mpi", 1.0, 6, nbytes=4096), sampled(count=2, nbytes=65536))
@@ -282,7 +274,6 @@ def swept_twice(here: Command, **variables: str) -> tuple[int, Any]:
 @pytest.mark.usefixtures("made_up_ranks")
 @pytest.mark.parametrize(("slow", "status", "word"), [("1.2", 3, "SLOW"), ("1", 0, "OK")])
 def test_two_sweeps_are_told_apart_where_they_differ(here: Command, slow: str, status: int, word: str) -> None:
-    """From measuring to the gate, with times that nothing else on this machine changes."""
     ended, found = swept_twice(here, SLOW=slow)
     assert ended == status
     words = {name: {row["word"] for row in found["rows"] if row["implementation"] == name} for name in NAMES}
@@ -290,7 +281,6 @@ def test_two_sweeps_are_told_apart_where_they_differ(here: Command, slow: str, s
 
 
 def test_the_last_run_needs_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--against last` takes the newest run of the kind from results/runs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLLBENCH_CACHE", str(tmp_path / "cache"))
     folder = Path("results", "runs")

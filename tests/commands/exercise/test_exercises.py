@@ -50,7 +50,6 @@ def test_notes_that_somebody_else_may_have_written_lead_to_no_folder(tmp_path: P
 
 @pytest.mark.usefixtures("sanitizer")
 def test_the_first_exercise_is_judged(tmp_path: Path) -> None:
-    """A slice of the test of all: a wrong answer of each kind fails by its name, with the line in question."""
     late, stuck = of("flags are relaxed"), of("tells the next rank alone")
     verdict = late.judged(tmp_path / "race")
     assert (late.complaint(verdict), verdict.caught, verdict.level) == ("", "race", "races")

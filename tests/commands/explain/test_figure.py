@@ -50,7 +50,6 @@ def legend_has_the_colours_of_phases(figure: Figure) -> bool:
 
 
 def test_a_log_that_made_another_program_is_named_with_the_time_that_it_added(tmp_path: Path) -> None:
-    """In the picture, the row of the table and the trace, by one limit for all."""
     for longer, named in ((1.33, False), (2.28, True)):
         plain, other = explained("ring-flags", 2), explained("ring-host", 2)
         other = replace(other, traced=longer * other.seconds)

@@ -32,7 +32,6 @@ def text_of(packed: ForeignFile) -> list[str]:
 
 
 def test_all_files_of_an_import_have_one_bound_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first are read, the one that goes beyond it is named with the fix, and a smaller one still fits."""
     for name, text in {"a": LOG, "b": LOG, "c": "", "d": LOG[:800], "e": LOG}.items():
         (tmp_path / f"{name}.log.gz").write_bytes(gzip.compress(text.encode()))
     rows = len(reported(read_tests(decode("a", LOG.encode()), Hints())))
@@ -60,7 +59,6 @@ def test_memory_is_a_few_times_the_file_whatever_its_lines_are(line: str) -> Non
 
 
 def test_a_format_is_looked_for_in_the_first_mebibyte(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No expression is tried on more."""
     tried: list[str] = []
     monkeypatch.setattr("collbench.commands.formats.importing.bare", lambda line: tried.append(line) or bare(line))
     with pytest.raises(RunFileError, match="nothing in it looks like results"):

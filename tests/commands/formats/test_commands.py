@@ -33,7 +33,6 @@ def imported(tmp_path: Path, *arguments: object) -> Path:
 
 
 def test_an_import_prints_its_rows_and_where_they_are(tmp_path: Path) -> None:
-    """Like a sweep: table and path to stdout, remarks to stderr."""
     result = call(import_command, LOG, "-o", tmp_path / "run")
     assert "allreduce, float, sum, in place, 4 ranks" in result.stdout
     assert result.stdout.splitlines()[-1] == f"run file: {tmp_path / 'run' / 'run.jsonl'}"
@@ -44,7 +43,6 @@ def test_an_import_prints_its_rows_and_where_they_are(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_imported_is_named(tmp_path: Path) -> None:
-    """And nothing is written."""
     for arguments, words in (
         (["nowhere.txt"], "cannot read nowhere.txt"),
         ([LOG, "--op", "allmagic"], "unknown collective"),
@@ -58,7 +56,6 @@ def test_what_cannot_be_imported_is_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_imported_as_far_as_it_can_be_and_the_rest_is_listed(tmp_path: Path) -> None:
-    """A line for each file that cannot be, with its path and the reason, and exit status 1."""
     logs = tmp_path / "logs"
     (logs / "below").mkdir(parents=True)
     right = {"one.txt": LOG, "below/two.out": DATA / "rccl_mpi.csv"}
@@ -155,7 +152,6 @@ def test_imported_logs_make_a_fleet_of_nodes_named_by_host_file_or_folder(tmp_pa
 
 
 def test_other_commands_take_an_import(tmp_path: Path) -> None:
-    """Diagnosed as every system that fits and as a named one; drawn; fitted, with few sizes too."""
     for name in (LOG.name, "nccl_tests_several_tests.txt"):
         (folder := tmp_path / name).mkdir()
         run = imported(folder, DATA / name)
@@ -176,7 +172,6 @@ def test_other_commands_take_an_import(tmp_path: Path) -> None:
 
 
 def test_an_export_goes_to_stdout_or_a_file(tmp_path: Path) -> None:
-    """And brings the rows of the log back word by word; what cannot be is named with its reason."""
     run = imported(tmp_path, LOG)
     text = call(export_command, run, "--to", "nccl-tests").stdout
     assert [line.split() for line in text.splitlines() if line[0] != "#"] == [

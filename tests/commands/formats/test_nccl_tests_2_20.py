@@ -68,7 +68,6 @@ def log(program: str, rows: str) -> str:
 
 @pytest.mark.parametrize("program", OTHERS)
 def test_programs_without_a_collective_here_are_named_and_taken_for_no_other(program: str) -> None:
-    """By the test's own word, or in older logs by the command; a collective beside them is imported."""
     alone = log(program, OTHERS[program])
     of_old = f"$ mpirun -np 2 ./build/{program} -b 1M\n" + RANKS + NAMES + OTHERS[program]
     for text in (alone, of_old, "# nThread 1 nGpus 2\n" + of_old):
@@ -87,7 +86,6 @@ def test_json_of_such_a_program_is_no_other_collective_whatever_the_user_says() 
 
 
 def test_tables_of_gin_are_named_and_left_out(here: Command, tmp_path: Path) -> None:
-    """A log of them alone is refused in one line, with the programs' names for themselves."""
     first, second, others = parsed(GIN + log("all_reduce_perf", ALLREDUCE))
     assert [test.left_out[0].split(" is ")[0] for test in (first, second)] == [
         "the table of GIN PUT_SIGNAL BANDWIDTH/MESSAGE RATE",
@@ -140,7 +138,6 @@ def test_inspectors_metrics_are_refused_with_what_to_set_and_its_json_is_read_of
 
 
 def test_a_column_of_dates_stands_in_the_header_too() -> None:
-    """-S: the date of each row, and of its form in the line of units."""
     names = [line + "           timestamp" * ("size" in line) for line in NAMES.splitlines()]
     row = ALLREDUCE.rstrip() + "  2026-11-27 15:56:24\n"
     text = OPENING.replace("PROGRAM", "all_reduce_perf") + RANKS + "\n".join(names) + f"\n{row}{FOOTER}"

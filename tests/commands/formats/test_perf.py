@@ -43,7 +43,6 @@ def test_every_program_of_nccl_tests_is_installed_and_a_command() -> None:
 
 @made_up
 def test_a_program_prints_a_row_a_size_with_both_places(here: Command) -> None:
-    """And what has no in-place form has N/A there, as nccl-tests prints it."""
     for name in PROGRAMS:
         done = here(name, *QUICK, "--on", "cpu")
         assert done.returncode == 0, done.stderr
@@ -55,7 +54,6 @@ def test_a_program_prints_a_row_a_size_with_both_places(here: Command) -> None:
 
 
 def test_a_place_that_mpi_does_not_have_is_said_below_every_row(here: Command) -> None:
-    """By real ranks."""
     done = here("reduce_scatter_perf", *QUICK, "--on", "cpu")
     assert done.returncode == 0, done.stderr
     assert all("N/A" in match[6] for match in rows(done))
@@ -64,7 +62,6 @@ def test_a_place_that_mpi_does_not_have_is_said_below_every_row(here: Command) -
 
 @made_up
 def test_the_table_is_read_back_as_what_was_measured(here: Command, tmp_path: Path) -> None:
-    """By `collbench import`; every row and both places, by the same implementation; and exported again."""
     done = here("all_gather_perf", *QUICK, "-d", "float,int32", "-u", "1", "--on", "cpu", "--out", "own")
     (tmp_path / "perf.log").write_text(done.stdout)
     assert here("import", "perf.log", "--out", "again").returncode == 0
@@ -80,7 +77,6 @@ def test_the_table_is_read_back_as_what_was_measured(here: Command, tmp_path: Pa
 
 @made_up
 def test_options_without_effect_are_accepted_and_say_why(here: Command) -> None:
-    """By letter and by name; their usual values need no word."""
     short = ("-b", "64", "-e", "64", "-n", "3", "--impl", "mpi", "--on", "cpu")
     others = [word for option in UNNEEDED for word in (f"-{option.letter}", str(option.usual + 1))]
     said = here("all_reduce_perf", *short, *others)
@@ -94,7 +90,6 @@ def test_options_without_effect_are_accepted_and_say_why(here: Command) -> None:
 
 @made_up
 def test_words_of_other_tools_mean_what_they_do_there(here: Command, tmp_path: Path) -> None:
-    """--op is the reduction, -t and -g are ranks, -c 0 still checks, -J is nccl-tests' JSON."""
     words = (*QUICK[:-4], "-t", "2", "-g", "1", "--op", "max", "-c", "0", "-J", "perf.json", "--impl", "mpi,two-shot")
     done = here("all_reduce_perf", *words, "-n", "7", "--on", "cpu")
     assert done.returncode == 0, done.stderr
@@ -106,7 +101,6 @@ def test_words_of_other_tools_mean_what_they_do_there(here: Command, tmp_path: P
 
 @made_up
 def test_a_least_bandwidth_is_heeded(here: Command) -> None:
-    """NCCL_TESTS_MIN_BW, as nccl-tests has it: a verdict in the footer, and an exit status."""
     for least, status, word in (("0", 0, "OK"), ("1e9", 1, "FAILED"), ("fast", 2, "")):
         done = here("all_reduce_perf", *QUICK, "--on", "cpu", NCCL_TESTS_MIN_BW=least)
         assert done.returncode == status, least
@@ -116,7 +110,6 @@ def test_a_least_bandwidth_is_heeded(here: Command) -> None:
 
 @made_up
 def test_json_on_standard_output_is_all_that_is_there(here: Command, tmp_path: Path) -> None:
-    """The table goes to stderr; rows are those of the run file, in seconds and bytes."""
     words = ("--impl", "mpi,two-shot", "-b", "64", "-e", "256", "--on", "cpu", "--out", "own")
     done = here("sweep", *words, "--no-plot", "--json", "-")
     said = json.loads(done.stdout)
@@ -133,7 +126,6 @@ def test_json_on_standard_output_is_all_that_is_there(here: Command, tmp_path: P
 
 @made_up
 def test_a_quiet_sweep_prints_rows_and_where_they_are(here: Command) -> None:
-    """And nothing on stderr."""
     done = here("sweep", "-q", "--impl", "mpi", "-e", "64", "-n", "7", "--on", "cpu", "--no-plot")
     assert not done.stderr
     assert "run file:" in done.stdout

@@ -3,14 +3,13 @@
 import json
 import os
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 
 from collbench.commands.formats.imported import Hints
 from collbench.commands.formats.importing import detect, formats, grouped, read_tests, remarks
-from collbench.commands.formats.source import LARGEST, decode, load
+from collbench.commands.formats.source import decode
 from collbench.errors import CollbenchError, RunFileError, UsageError
 from tests.commands.formats.goldens import DATA, GOLDENS, counted, golden_tests, parsed, reported, run_of
 from tools.fuzz import broken, outcome
@@ -75,13 +74,6 @@ def test_log_lines_between_rows_are_taken_out_and_rows_that_they_tear_are_told()
         tests = parsed(f"{LOG[:at]}{logged}{LOG[at:]}"), parsed(f"{LOG[: at - 1]} {logged}{LOG[at:]}")
         for (one,) in tests:
             assert (len(one.results), one.left_out) == (14, ()), logged
-
-
-def test_bytes_that_are_no_text_cost_their_line() -> None:
-    raw = (DATA / "nccl_tests_2_19.txt").read_bytes()
-    (test,) = read_tests(decode("log", raw.replace(b"    12.90 ", b"  \x00\xff 12.90 ", 1)), Hints())
-    assert len(test.results) == 12
-    assert test.left_out
 
 
 def test_rows_below_a_damaged_header_are_named() -> None:
@@ -193,15 +185,6 @@ def test_what_cannot_be_read_is_named_in_one_line_with_the_file() -> None:
             parsed(text)
         assert "log" in str(error.value)
         assert "\n" not in str(error.value), words
-
-
-def test_files_that_cannot_be_are_refused(tmp_path: Path) -> None:
-    large = tmp_path / "large"
-    with large.open("wb") as file:
-        file.truncate(LARGEST + 1)  # sparse
-    for path, words in ((tmp_path / "no", "No such file"), (tmp_path, "folder"), (large, "262144 KiB are the most")):
-        with pytest.raises(CollbenchError, match=words):
-            load(path)
 
 
 @pytest.mark.timeout(60)

@@ -140,12 +140,6 @@ def test_a_version_of_osu_with_columns_that_its_header_lacks_is_read() -> None:
     assert (len(rows_of(odd)), "left out: 1 row" in said(odd)) == (9, True)
 
 
-def test_what_is_read_today_stays_right() -> None:
-    assert len(rows_of(text_of("12-"))) == 8
-    assert {row.wrong_elements for row in reported(parsed(text_of("12b")))} == {0, 7}
-    assert [collective for collective, *_ in rows_of(text_of("15b"))] == ["bandwidth"]
-
-
 def test_a_refusal_says_what_to_do() -> None:
     topology = "\tGPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \n"
     for text, words in (
@@ -254,7 +248,6 @@ def test_what_nccl_logs_of_its_channels_is_kept() -> None:
 
 
 def test_programs_that_print_into_one_log_are_cut_apart() -> None:
-    """Also where one of them is ahead of the other."""
     lines = LOG.splitlines()
     for first, second in (
         ("pod-a | ", "pod-b | "),

@@ -137,7 +137,6 @@ def test_a_line_without_a_communicator_has_that_of_the_marker_above_and_of_no_ot
 
 
 def test_a_newer_version_is_read_by_the_members_that_are_known() -> None:
-    """Others beside them, and lines of other kinds, do not matter."""
     newer = MARKED.replace('"v4.4"', '"v5.1"').replace('"n_ranks"', '"planes":[1],"n_ranks"')
     newer = newer.replace('"coll_sn"', '"coll_seen":{"by":3},"coll_sn"')
     tests = parsed(newer + '{"ce_perf":{"ce":"AllGather"}}\n')
@@ -239,7 +238,6 @@ def test_warnings_round_the_json_and_several_objects_do_not_matter_and_a_torn_on
 
 @pytest.mark.full
 def test_whatever_stands_in_a_member_ends_in_results_or_in_an_error_of_ours() -> None:
-    """Each member of a record or a test, in turn, with what it should not have."""
     words = ("-1", "1e999", "null", "true", '"8"', "[]", "{}", "9" * 25, "9" * 5000, "2.5", '"\\u202e"')
     for name, text in (("inspector", MARKED), ("nvbandwidth", COPIES)):
         for member in sorted(set(json_members(text))):

@@ -188,7 +188,6 @@ def test_a_test_whose_rows_are_of_another_collective_is_left_out() -> None:
 
 
 def test_a_row_that_contradicts_itself_is_left_out_and_named() -> None:
-    """In one place by its time, in both by its size."""
     row = "1048576        262144     float     sum      -1"
     for pattern, changed, kept in ((rf"{row} +[\d.]+", f"{row}   9999.9", 9), (row, f"2{row[1:]}", 8)):
         assert re.search(pattern, TRIMMED)
@@ -204,7 +203,6 @@ CUT = (  # a file of each reader, whose last row is cut
 
 
 def test_a_row_that_is_cut_is_named_with_its_line_and_read_as_nothing_else() -> None:
-    """Behind and inside each of its words, at the end of the file, and with lines below where a line is a row."""
     for name in CUT:
         lines, whole = (DATA / name).read_text().split("\n"), facts(golden_tests(name))
         at = max(number for number, line in enumerate(lines) if re.match(r'\s*(?:\d+[\s,]|\{"|"2 ranks)', line))

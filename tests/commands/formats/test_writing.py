@@ -70,7 +70,6 @@ def test_an_export_has_as_many_hosts_with_as_many_ranks_as_the_log_had() -> None
 
 
 def test_rows_of_nccl_tests_are_read_again_as_they_were_whatever_the_columns_are() -> None:
-    """Without hints; but for columns that version 2.19 does not have."""
     for name, golden in GOLDENS.items():
         if golden.format != "nccl-tests":
             continue
@@ -85,7 +84,6 @@ def test_rows_of_nccl_tests_are_read_again_as_they_were_whatever_the_columns_are
 
 
 def test_json_is_read_again_as_it_was() -> None:
-    """But for single operations: their mean alone is written."""
     for name in (name for name, golden in GOLDENS.items() if golden.format == "nccl-tests-json"):
         before = run_of(golden_tests(name))
         text, left = export(before, "nccl-tests-json")

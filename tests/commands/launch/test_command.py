@@ -32,7 +32,6 @@ def openmpi(tmp_path: Path) -> str:
 
 
 def test_the_command_is_alone_on_stdout_and_a_shell_reads_it_as_it_was_made(here: Command, openmpi: str) -> None:
-    """Also where words need quotes; the launcher gets each as one."""
     words = ["sweep", "--on", "cpu", "--out", "some where/$HOME"]
     done = here("launch", "--launcher", "openmpi", "--hosts", "a:3,b", "--", *words, PATH=openmpi)
     assert done.returncode == 0, done.stderr
@@ -84,7 +83,6 @@ def test_what_cannot_be_launched_is_refused_in_one_line(here: Command) -> None:
 
 @pytest.mark.full
 def test_go_starts_the_ranks_of_either_mpi(collbench: Command, tmp_path: Path) -> None:
-    """Of the wheel's MPICH, and of Debian's Open MPI where that is installed."""
     installed = {"mpich": "MPICH"}
     if shutil.which("mpirun.openmpi"):
         installed["openmpi"] = "Open MPI"

@@ -76,7 +76,6 @@ def words(job: LaunchedJob, name: str) -> list[str]:
 
 
 def test_each_launcher_is_told_hosts_ranks_and_variables_in_its_words(machine: dict[str, Path]) -> None:
-    """Root or not, and with nothing of a program or of this host's GPUs that other hosts would misunderstand."""
     assert set(TOLD) == set(LAUNCHERS)
     environment = on_path(machine, **SLURM) | dict(KINDS["openmpi"].environment)
     for which, counts in enumerate((TWO, {"node1": 4, "node2": 5})):
@@ -108,7 +107,6 @@ def test_on_this_machine_alone_no_network_is_asked_for(machine: dict[str, Path])
 def test_srun_gets_the_pmi_that_the_mpi_library_knows_and_without_any_a_folder_to_meet_in(
     machine: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unless torch is there to meet by."""
     for key, types, pmi in (
         ("mpich", MPI_TYPES, "pmi2"),
         ("openmpi", MPI_TYPES, "pmix"),
@@ -217,7 +215,6 @@ def test_slurm_says_which_nodes_there_are_and_how_many_ranks_each_may_have(tmp_p
 def test_hosts_have_a_rank_for_each_gpu_seen_here_whatever_slots_the_batch_system_has(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Two share the only GPU of the only host, since one rank has no peer."""
     (tmp_path / "nodes").write_text("x\nx\nx\ny\ny\ny\n")
     pbs, kind = {"PBS_NODEFILE": str(tmp_path / "nodes")}, launch_command.find_platform("gpu")
     for gpus, environment, hosts, counts in (

@@ -1,19 +1,13 @@
-"""Holds the sentences of a written lesson against the rows beside it: what each claims, and with whose numbers.
-
-`python -m tests.commands.lesson.claims FOLDER` reads what `collbench lesson` wrote there, and prints what is not so.
-"""
+"""Holds the sentences of a written lesson against the rows beside it: what each claims, and with whose numbers."""
 
 import html
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from collbench.commands.lesson import numbers, table
 from collbench.commands.lesson.numbers import Numbers, judged
 from collbench.results import Result
-from collbench.runfile.store import read
 
 Figure = Callable[[str], float]
 """The number of a title, of the machine that a sentence is about."""
@@ -166,11 +160,3 @@ def near(value: float, choice: str) -> bool:
 def parse(size: str) -> int:
     number, unit = size.split()
     return int(number) * {"B": 1, "KiB": 2**10, "MiB": 2**20}[unit]
-
-
-if __name__ == "__main__":
-    for folder in map(Path, sys.argv[1:]):
-        rows = [row for part in ("sweep", "explain") for row in read(folder / part).results]
-        said = wrong((folder / "lesson.html").read_text(encoding="utf-8"), rows)
-        lines = [f"{folder}: {sum(row.disturbed for row in rows)} rows disturbed, {len(said)} sentences against rows"]
-        sys.stdout.write("\n  ".join([*lines, *said]) + "\n")

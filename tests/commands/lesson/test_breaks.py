@@ -89,7 +89,6 @@ def test_steps_leave_the_order_of_the_program_only_where_they_must() -> None:
 
 
 def test_the_question_is_answered_by_what_was_seen(heard: Callable[..., None]) -> None:
-    """One choice for each that can be; without a race detector the check alone is asked about."""
     answers = {}
     for seen in ((True, True), (True, False), (False, True), (False, False), (True, None), (False, None)):
         heard(*seen)
@@ -124,7 +123,6 @@ def test_the_answer_says_why_a_check_missed_or_noticed_only_where_it_did(heard: 
 
 
 def test_a_race_is_told_by_the_lines_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or by the program around it, where no kernel is on the stack."""
     lines = races.changed(())["direct.cu"].splitlines()
     line = next(number for number, text in enumerate(lines, 1) if "sum[k].add(" in text)
     monkeypatch.setattr(races, "launcher", lambda: ())
@@ -147,7 +145,6 @@ def test_without_a_race_detector_the_chapter_says_so(monkeypatch: pytest.MonkeyP
 
 
 def test_a_sweep_without_a_result_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here for want of such an implementation; its reason is given."""
     noticed, words = breaks.checked({**named("no-exit"), "rung": "none-of-these"})
     assert noticed is None
     assert "none-of-these" in words
@@ -157,7 +154,6 @@ def test_a_sweep_without_a_result_is_no_verdict(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("sanitizer")
 def test_each_break_is_noticed_by_somebody_and_whole_kernels_by_nobody() -> None:
-    """The race detector sees them all, where there is one; the check of a sweep sees at least those without a fence."""
     found = {each["experiment"]["name"]: each for each in tried()}
     for name, each in found.items():
         question = each["question"]

@@ -135,17 +135,6 @@ def test_a_trace_is_walked_through_by_keyboard(opened: Lesson) -> None:
     assert opened.run(stripes) == [True, False, True, False, False, True, False, True]
 
 
-def test_a_litmus_test_is_stepped_through_to_the_wrong_read(opened: Lesson) -> None:
-    _, following, _ = opened.all("#break .litmus .buttons button")
-    for _ in range(3):
-        following.send_keys(Keys.ENTER)
-    assert opened.find("#break .threads .now").get_attribute("data-at") == "1-1"
-    assert "wrong" in str(opened.find("#break .threads .now").get_attribute("class"))
-    done = [each.get_attribute("data-at") for each in opened.all("#break .threads .done")]
-    assert done == ["0-1", "1-0", "1-1"]  # the first instruction has not become visible
-    assert opened.find("#break .steps .now").text.startswith("rank 1 reads the data: 0")
-
-
 def test_everything_is_reached_by_keyboard_and_seen_when_it_is(opened: Lesson) -> None:
     focused = (
         "const it = document.activeElement, shown = it.matches('.scrub input')"

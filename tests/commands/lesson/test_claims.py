@@ -10,7 +10,7 @@ import pytest
 
 from collbench.commands.lesson import numbers, screens, table
 from collbench.commands.lesson.content import HERE, Content
-from collbench.commands.lesson.screens import Text, build
+from collbench.commands.lesson.screens import build
 from collbench.results import Explanation, Measurement, Result
 from collbench.results.collectives import PHASES
 from collbench.results.disturbed import Scheduling
@@ -149,7 +149,6 @@ def conditional(text: Any) -> Iterator[str]:
 
 
 def test_a_checker_of_claims_finds_what_is_wrong() -> None:
-    """The page of one scene is not true of another."""
     committed = pages()["as committed"][1]
     for scene in ("the host is six times faster at 2 MiB", "the pipe is four times as fast", "all is disturbed"):
         assert wrong(committed, rows(SCENES[scene])), scene
@@ -216,24 +215,7 @@ def test_the_choice_that_is_right_is_near_the_number() -> None:
         assert host["choices"] == choices
 
 
-def test_every_text_about_here_says_where_that_is() -> None:
-    """So that it can be told of another machine; only what the page says to be measured here need not."""
-    for text in (*table("lesson")["question"], *table("lesson")["screen"]):
-        if isinstance(text["answer"], dict) and "place" not in text["answer"]:
-            assert "{here}" in text["ask"].lower(), text["name"]
-    for texts in (table("lesson")["screen"], table("lesson")["losing"], table("lesson")["winning"]):
-        for text in texts:
-            says = text.get("number_says") or text["says"]
-            if not text["number"].startswith(("{p:", "{m:")):
-                assert "{here}" in strings(says), text["name"]
-
-
-def strings(text: Text) -> str:
-    return text if isinstance(text, str) else " ".join(part for part in text if isinstance(part, str))
-
-
 def test_what_is_said_of_one_h100_is_what_its_run_says() -> None:
-    """These sentences are fixed, and so is their run."""
     h100 = numbers.numbers_at("one-h100")
     sizes = sorted({nbytes for _, nbytes in h100.timed})
 

@@ -46,7 +46,6 @@ def test_what_is_there_is_not_measured_again(here: Command, folder: Path) -> Non
 
 
 def test_only_run_files_are_measured_again_and_never_a_run_that_cannot_be_read(here: Command, folder: Path) -> None:
-    """Whatever else lies in the folders stays."""
     for part in MEASURED:
         (folder / part / "notes.txt").write_text("mine")
     (folder / "explain" / NAME).write_text("no run\n")

@@ -39,7 +39,6 @@ def three(tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("made_up_ranks")
 def test_a_sweep_is_listed_and_the_last_to_compare_with(here: Command, runs: Command) -> None:
-    """From measuring to comparing, without a path but those that were printed."""
     for _ in range(2):
         done = here("sweep", "--on", "cpu", "--impl", "mpi", "-e", "64", "-n", "3", "--starts", "1", "--no-plot")
         assert done.returncode == 0, done.stderr
@@ -73,7 +72,6 @@ def test_no_runs_are_no_error_and_say_what_to_do(here: Command, runs: Command, t
 
 @pytest.mark.usefixtures("three")
 def test_wrong_words_are_one_line_and_exit_status_2(runs: Command) -> None:
-    """Which names what is right."""
     for words, message in {
         "nowhere": "there is no folder nowhere",
         f"results/runs/new/{NAME}": "give the folder",
@@ -97,7 +95,6 @@ def stopped(folder: Path, end: str = "") -> Path:
 
 
 def test_a_command_that_reads_a_run_that_was_cut_off_says_so(here: Command, tmp_path: Path) -> None:
-    """And of a whole run says nothing of the kind; JSON stays JSON; a figure says it, too, also of one of several."""
     stopped(tmp_path / "partial")
     for words in ("fit {run} --json", "compare {run} {whole}"):
         for run, said in (("partial", True), (str(WHOLE), False)):
@@ -115,7 +112,6 @@ def test_a_command_that_reads_a_run_that_was_cut_off_says_so(here: Command, tmp_
 
 
 def test_only_a_signal_cuts_a_run_off(runs: Command, tmp_path: Path) -> None:
-    """One that ended with wrong rows is whole."""
     for status, words in ((0, ""), (1, ""), (130, WORDS), (143, WORDS)):
         end = f'{{"kind": "end", "finished": "", "status": {status}}}\n'
         assert read(stopped(tmp_path / f"run-{status}", end)).cut_off == words, status
@@ -133,7 +129,6 @@ REFUSED = {
 
 
 def test_a_run_of_nothing_but_plans_is_listed_or_refused(here: Command, runs: Command, tmp_path: Path) -> None:
-    """By every command that reads runs, in one line where it needs a measurement."""
     rows = (*ranked(), *grown(), *compared(), *paid())
     for name in ("plans", "others"):
         write_run(tmp_path / name, *rows, topology={"name": "128 nodes of dgx-h100", "model": True})

@@ -31,7 +31,6 @@ def plot(*arguments: str | Path) -> Result:
 
 
 def test_figures_go_beside_the_run_and_their_paths_to_stdout(tmp_path: Path) -> None:
-    """Whether the run is named by its file or by its folder; in another folder, each format is written once."""
     path = write_run(tmp_path / "run")
     result = plot(path)
     assert result.exit_code == 0, result.output
@@ -48,7 +47,6 @@ def test_figures_go_beside_the_run_and_their_paths_to_stdout(tmp_path: Path) -> 
 
 
 def test_a_name_that_ends_as_a_picture_is_the_file_of_the_only_figure(tmp_path: Path) -> None:
-    """That of bandwidth unless another is asked for, in the format of the name; a folder of such a name is a folder."""
     runs = [write_run(tmp_path / name) for name in ("a", "b")]
     for name, words in (("both.png", []), ("both.v2.svg", []), ("both.pdf", ["--view", "latency", "--format", "pdf"])):
         file = tmp_path / "new" / name
@@ -61,7 +59,6 @@ def test_a_name_that_ends_as_a_picture_is_the_file_of_the_only_figure(tmp_path: 
 
 
 def test_what_cannot_be_drawn_is_refused_with_the_choices(tmp_path: Path) -> None:
-    """Before anything is written."""
     needs_command("step")  # rows of steps
     run = write_run(tmp_path / "run", implementations=("mpi", "ring-flags"))
     failed = write_run(tmp_path / "failed", measured=False)

@@ -29,7 +29,6 @@ def predictions(run: Run) -> list[Prediction]:
 
 
 def test_a_predicted_sweep_leaves_what_a_measured_one_leaves(here: Command, tmp_path: Path) -> None:
-    """Rows of every implementation, marked; a whole run file that says of what system; two pictures; where they are."""
     done = here("sweep", "--on", "dgx-h100", "-b", "8", "-e", "16M", "-f", "512")
     assert done.returncode == 0, done.stderr
     for name in choose("all", "gpu"):
@@ -50,7 +49,6 @@ def test_a_predicted_sweep_leaves_what_a_measured_one_leaves(here: Command, tmp_
 
 
 def test_ranks_are_placed_as_they_were_asked_for() -> None:
-    """So many nodes, so many GPUs of each, and their share of the network cards."""
     for words, place in (
         ("--nodes 10 --ranks-per-node 4 --ranks 40", (10, 4)),
         ("--ranks 40 --ranks-per-node 2", (20, 2)),
@@ -85,7 +83,6 @@ def test_options_of_measuring_are_named_and_change_nothing(here: Command, tmp_pa
 
 
 def test_the_first_line_says_what_a_what_if_changes(here: Command, tmp_path: Path) -> None:
-    """As its rows do: the least and the greatest ratio, and the row that changes most."""
     few = ("dgx-h100", "--nodes", "4", "-b", "1M", "-e", "1G", "-f", "1024", "--no-plot", "--out", "out")
     done = here("predict", *few, "--what-if", "nic.rate=25")
     assert done.returncode == 0, done.stderr
@@ -121,7 +118,6 @@ print(*sorted(heavy), *started, file=sys.stderr)
 
 
 def test_nothing_is_started_and_nothing_heavy_imported(tmp_path: Path, environment: dict[str, str]) -> None:
-    """No rank, no MPI, no CUDA, and Matplotlib for plots only."""
     command = [sys.executable, "-c", SPY, *ON]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1] == ""

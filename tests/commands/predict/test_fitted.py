@@ -69,7 +69,6 @@ def test_a_run_becomes_latency_rate_and_crossing(tmp_path: Path) -> None:
 
 
 def test_the_table_names_every_curve_and_warns_of_extrapolation(tmp_path: Path) -> None:
-    """One line a curve; a rate that no size reaches is called extrapolated."""
     out = fit(run_file(tmp_path / "run")).stdout
     assert "mpi" in out
     assert "one-shot and mpi cross between" in out
@@ -78,14 +77,12 @@ def test_the_table_names_every_curve_and_warns_of_extrapolation(tmp_path: Path) 
 
 
 def test_runs_are_joined(tmp_path: Path) -> None:
-    """Two runs of one machine are one curve each; of two machines they are refused."""
     first, second = run_file(tmp_path / "a"), run_file(tmp_path / "b")
     assert len(json.loads(fit(first, second, "--json").stdout)["curves"]) == 2
     assert "different machines (a; b)" in refusal(fit(first, run_file(tmp_path / "c", topology="b")))
 
 
 def test_what_cannot_be_fitted_says_why(tmp_path: Path) -> None:
-    """Too few sizes, no run."""
     few = run_file(tmp_path / "few", sizes=1)
     assert "mpi: a curve needs 2 sizes or more" in refusal(fit(few))
     run_file(tmp_path / "run")
@@ -160,7 +157,6 @@ def test_an_imported_log_of_several_nodes_is_calibrated(tmp_path: Path) -> None:
 
 
 def test_nodes_that_cannot_be_are_refused(tmp_path: Path) -> None:
-    """In the words of `diagnose`, with the choices; nothing is written."""
     run, out = run_on(tmp_path / "run", files.load("dgx-h100").of(2)), tmp_path / "machine.toml"
     as_dgx = (run, "--on", "dgx-h100", "--out", out)
     for nodes in (3, 1, 32):

@@ -134,7 +134,6 @@ def test_headings_have_the_nodes_and_gpus_that_the_ranks_were_held_against(tmp_p
 
 
 def test_an_imported_log_is_held_against_the_system_and_nodes_that_the_user_names(tmp_path: Path) -> None:
-    """By the options of `check`, with its refusals."""
     with pytest.warns(Notice, match="trimmed"):
         (run,) = collbench.import_(DATA / "nccl_tests_trimmed_ranks.txt", out=tmp_path / "log")
     done = CliRunner().invoke(command, [str(run.path), "--on", "dgx-a100", "--nodes", "2"])
@@ -147,7 +146,6 @@ def test_an_imported_log_is_held_against_the_system_and_nodes_that_the_user_name
 
 
 def test_no_back_tick_reaches_the_reader_and_commands_are_shown_as_code(tmp_path: Path) -> None:
-    """Also of advice on slow curves, and of a run file that holds some, paired or not."""
     named = [replace(row, implementation=name) for name in ("a`b`c", "`", "nccl") for row in curve(4.0)]
     header = {"topology": {"name": "`x` and `", "ranks": 8}, "environment": {"host": "`h`"}, "command": ["`", "a"]}
     page = reports.build([read(write(tmp_path / "run", *named, header=header))], ON)

@@ -28,7 +28,7 @@ from collbench.present.page import asset
 from collbench.results import Explanation, Failed, Measurement, Mismatch, Note, Prediction, Reported, Skipped
 from collbench.runfile.store import NAME, BadRow, read
 from tests.commands.report.pages import SCRIPT, SIZES, Text, built, data_of, times, without_library, write
-from tests.commands.step.made_up_steps import late, overlapped
+from tests.commands.step.made_up_steps import overlapped
 from tests.conftest import ROOT, Command, case, measurement
 from tests.plots.made_up_runs import MADE_UP
 from tests.runfile.test_store import RESULTS
@@ -128,7 +128,6 @@ def test_steps_and_training_have_their_tables_and_verdicts(tmp_path: Path) -> No
 def test_pictures_are_in_the_page_and_those_that_have_no_room_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two runs share the room."""
     one, other = (write(tmp_path / name, *MADE_UP["scaling"], *MADE_UP["losses"]) for name in "ab")
     left_out = []
     for room in (500_000, 100_000):
@@ -147,19 +146,11 @@ def test_pictures_are_in_the_page_and_those_that_have_no_room_are_left_out(
 
 
 def test_an_operation_whose_log_made_another_program_of_it_is_marked_where_its_time_goes(tmp_path: Path) -> None:
-    """In the verdict and in the table, and no other operation is."""
     plain, other = MADE_UP["timeline"]
     assert isinstance(other, Explanation)
     text = Text(built(write(tmp_path, plain, replace(other, traced=3 * other.seconds)))).text
     assert text.count(f"{other.implementation}, logged: +200%, another program") == 1
     assert text.count("another program") == 2
-
-
-def test_a_report_blames_nobody_where_nobody_is_late_or_can_tell(tmp_path: Path) -> None:
-    assert "no straggler" in Text(built(write(tmp_path / "quiet", *late(slow=1.0)))).text
-    short = Text(built(write(tmp_path / "short", *late(steps=20, parts=2)))).text
-    assert "inconclusive: rank 1 may be late" in short
-    assert "rank 1 is late" not in short
 
 
 def test_predictions_have_their_systems_in_words(tmp_path: Path, here: Command) -> None:

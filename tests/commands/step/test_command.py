@@ -32,7 +32,6 @@ def carried_out(here: Command, folder: Path, *words: str, **variables: str) -> t
 
 
 def test_one_and_two_ranks_compute_and_those_that_share_work_have_half_of_it(here: Command, tmp_path: Path) -> None:
-    """Rows with what each has computed, all of it in the run file, whatever disturbs the ranks."""
     words = "step scale --on cpu --ranks 1,2 --mode both --impl auto --gradients 16K"
     _, run = carried_out(here, tmp_path, *words.split(), *SMALL)
     assert run.complete
@@ -43,7 +42,6 @@ def test_one_and_two_ranks_compute_and_those_that_share_work_have_half_of_it(her
 
 
 def test_a_scaling_of_a_described_system_is_predicted(here: Command, tmp_path: Path) -> None:
-    """From one GPU on; every row is marked."""
     done = here("step", "scale", "--on", "dgx-h100", "--ranks", "8..4096", "--out", "out")
     assert done.returncode == 0, done.stdout + done.stderr
     assert drawn_again(here, tmp_path / "out") == ["scaling.png"]
@@ -74,7 +72,6 @@ def test_every_schedule_is_held_against_one_part_after_the_other(here: Command, 
 
 
 def test_an_overlap_of_a_described_system_is_predicted(here: Command, tmp_path: Path) -> None:
-    """Smaller buckets hide more, where latency is small."""
     said, run = carried_out(here, tmp_path, "step", "overlap", "--on", "dgx-h100", "--out", "out")
     found = overlaps(run.results)
     assert all(isinstance(one.row, StepPrediction) for one in found)
@@ -102,7 +99,6 @@ def test_every_rank_s_steps_are_timed_on_one_clock(here: Command, tmp_path: Path
 
 @pytest.mark.machine
 def test_a_rank_that_computes_twice_as_much_is_named(here: Command, tmp_path: Path) -> None:
-    """With how often it was last, by how much, and what that costs; rank 0 is not.  Less is tried on made-up noise."""
     words = ("--impl", "auto", "--compute", "1ms", "--slow-rank", "1")
     said, run = carried_out(here, tmp_path, *WAITING, *words)
     (line,) = (line for line in said.splitlines() if "rank 1 is late: last in" in line)
@@ -120,7 +116,6 @@ STYLES = ("step", "strategies", "--ranks", "2", "--steps", "10", "--out", "out")
 
 
 def test_strategies_are_compared_over_seeds(here: Command, tmp_path: Path) -> None:
-    """A row for each run, in another order for another seed."""
     said, run = carried_out(
         here, tmp_path, *STYLES, "--strategy", ",".join(COMPARED), "--seeds", "2", "--slow-rank", "1:2"
     )
@@ -136,7 +131,6 @@ def test_strategies_are_compared_over_seeds(here: Command, tmp_path: Path) -> No
 
 
 def test_processes_of_a_launcher_train_and_tell_who_is_late(environment: dict[str, str], tmp_path: Path) -> None:
-    """What ranks do besides a collective reaches each process whole."""
     for name, words in (
         ("strategies", ("--seeds", "1", "--steps", "8", "--strategy", "library,ring")),
         ("scale", ("--compute", "300us", "--steps", "64", "--impl", "auto")),

@@ -38,7 +38,6 @@ def shown(text: str) -> dict[str, str]:
 
 
 def test_both_settings_are_measured_in_turn_into_a_run_file_each(here: Command, tmp_path: Path) -> None:
-    """Whole files of the same rows; the ranks had the variables; a row tells the ratio, the end where everything is."""
     text = f"{MPI}=ring -NCCL_ALGO WORD='two words'"
     done = here(*QUICK, "--impl", "mpi,two-shot", "--ab", text, "--budget", "0.05", NCCL_ALGO="Tree")
     assert done.returncode == 0, done.stderr
@@ -96,7 +95,6 @@ def test_a_second_folder_that_is_taken_is_refused_and_the_first_not_made(here: C
 
 @pytest.mark.full
 def test_a_killed_rank_costs_its_setting_one_row(start: Start, tmp_path: Path) -> None:
-    """The other setting's row has its time, and all later rows of both are measured by fresh ranks."""
     process = start(*LONG, "--ab", "X=1", **held(tmp_path, "out/as-is", "out/X=1", rows=1))
     ranks = measuring(process, tmp_path, "as-is", "X=1", rows=1)
     victims = [pid for pid in ranks if b"X=1" in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")]
@@ -115,7 +113,6 @@ def test_a_killed_rank_costs_its_setting_one_row(start: Start, tmp_path: Path) -
 
 
 def test_words_become_a_setting_and_a_folder_that_every_file_system_takes() -> None:
-    """Values, nothing, not set; quotes as in a shell; `=` within a value; two folders, whatever the settings are."""
     text = "A=1 b= -C D='x y' E=k=v"
     assert parse_setting(text) == {"A": "1", "b": "", "C": None, "D": "x y", "E": "k=v"}
     assert parse_setting("") == {}

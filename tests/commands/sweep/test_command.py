@@ -74,7 +74,6 @@ def measuring(process: subprocess.Popen[str], folder: Path, *runs: str, rows: in
 
 
 def test_a_sweep_measures_every_implementation(whole: Whole) -> None:
-    """Checked rows of all, what auto picked, a whole run file, where it is; plain text in a pipe."""
     for name in choose("all", "cpu"):
         row = rf"(8 B|1 MiB) +{name}(: MPICH [\d.]+)? .*({RIGHT}|skipped: inboxes hold )"
         assert len(re.findall(row, whole.done.stdout)) == 2, name
@@ -101,7 +100,6 @@ def test_a_sweep_is_drawn_and_says_who_is_fastest(here: Command, tmp_path: Path)
 
 
 def test_the_header_has_what_a_reader_needs_and_no_secrets(whole: Whole) -> None:
-    """Command, versions, hardware; of the environment only what changes measurements."""
     text = (whole.folder / "run.jsonl").read_text()
     header = json.loads(text.splitlines()[0])
     assert header["command"][:2] == ["collbench", "sweep"]
@@ -146,7 +144,6 @@ def test_a_missing_gpu_or_compiler_is_one_line_with_the_fix(here: Command, collb
 
 
 def test_the_default_sweep_ends_where_memory_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container with little shared memory still gets a sweep, and a sentence; what was asked for is refused."""
     from collbench.errors import PlatformError
     from collbench.platforms import cpu
     from collbench.platforms.cpu import window
@@ -162,7 +159,6 @@ def test_the_default_sweep_ends_where_memory_does(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_broken_kernel_is_wrong_and_located(here: Command, tmp_path: Path, broken_ring: Path) -> None:
-    """WRONG with rank, element, chunk, got and expected; no time is printed for it; exit status 1."""
     words = ("--impl", "mpi,ring-flags", "-b", "4020", "-e", "4020")
     done = here(*QUICK, *words, COLLBENCH_KERNELS=str(broken_ring))
     assert done.returncode == 1, done.stdout + done.stderr
@@ -221,7 +217,6 @@ def test_a_killed_rank_costs_one_row(start: Start, tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_a_rank_that_hangs_costs_one_row(start: Start, tmp_path: Path) -> None:
-    """A stopped process makes no progress; after the timeout it is replaced."""
     process = start(*LONG[:-1], "mpi", "-e", "24", "-T", "5", **held(tmp_path, "out", rows=1))
     os.kill(measuring(process, tmp_path, rows=1)[-1], signal.SIGSTOP)
     go(tmp_path)
@@ -232,7 +227,6 @@ def test_a_rank_that_hangs_costs_one_row(start: Start, tmp_path: Path) -> None:
 
 
 def test_a_killed_supervisor_leaves_a_readable_file_and_no_ranks(start: Start, tmp_path: Path) -> None:
-    """After kill -9 on the command every rank notices, and what was measured can be read."""
     process = start(*LONG, **held(tmp_path, "out", rows=1))
     pids = measuring(process, tmp_path, rows=1)
     assert pids
@@ -250,7 +244,6 @@ OTHERS = [pytest.param(number, marks=pytest.mark.full) for number in (signal.SIG
 
 @pytest.mark.parametrize("number", [signal.SIGINT, *OTHERS])
 def test_an_interrupt_ends_at_once_with_what_was_measured(start: Start, tmp_path: Path, number: int) -> None:
-    """In order, with sizes left: whole file, no ranks, no traceback."""
     process = start(*LONG, **held(tmp_path, "out", rows=1))
     pids = measuring(process, tmp_path, rows=1)
     process.send_signal(number)
@@ -263,7 +256,6 @@ def test_an_interrupt_ends_at_once_with_what_was_measured(start: Start, tmp_path
 
 
 def test_a_reader_that_has_seen_enough_leaves_a_whole_run_file(start: Start, tmp_path: Path) -> None:
-    """`| head`: the status of a pipe that nobody reads, no traceback, no ranks, and rows to read."""
     process = start(*LONG, **held(tmp_path, "out", rows=1))
     pids = measuring(process, tmp_path, rows=1)
     assert process.stdout
@@ -277,7 +269,6 @@ def test_a_reader_that_has_seen_enough_leaves_a_whole_run_file(start: Start, tmp
 
 
 def test_under_an_outside_launcher_its_ranks_are_used(tmp_path: Path, environment: dict[str, str]) -> None:
-    """With mpiexec -n 2 collbench sweep: two ranks, one table, one run file."""
     command = [mpiexec(), "-n", "2", sys.executable, "-m", "collbench", *QUICK, "-e", "8", "--impl", "mpi,ring-flags"]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=250, check=False
@@ -301,7 +292,6 @@ def test_a_launcher_whose_mpi_is_not_ours_is_an_error(collbench: Command) -> Non
 
 
 def test_an_allreduce_with_its_pictures_loads_few_modules(environment: dict[str, str], tmp_path: Path) -> None:
-    """What describes systems, plans, or draws other figures is imported by what needs it."""
     words = ["collbench", "sweep", "--on", "cpu", "-e", "8", "-n", "3", "--starts", "1", "--out", "out"]
     count = "len([name for name in sys.modules if name.partition('.')[0] == 'collbench'])"
     code = f"import sys; from collbench.cli.group import group; sys.argv = {words}\n"

@@ -58,7 +58,6 @@ def test_rows_of_two_libraries_stay_apart_and_say_which_they_are_of(
 
 
 def test_each_library_is_loaded_from_its_own_folder(copied: Path, tmp_path: Path) -> None:
-    """Not only named after it: what the ranks have mapped is that file."""
     library = find(str(copied))
     # A file of each rank: in the output of a launcher the lines of two ranks may run into one another.
     look = (

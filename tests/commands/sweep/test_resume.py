@@ -66,7 +66,6 @@ def keys(run: Run) -> list[tuple[str, int, str]]:
 def test_what_is_failed_torn_or_missing_is_measured_and_all_else_stays_byte_for_byte(
     swept: Callable[[Edit], list[bytes]], here: Command, tmp_path: Path
 ) -> None:
-    """File and table have all rows once, the old rows first; header and list of runs say that it was resumed."""
     torn = b'{"kind": "measurement", "implem'
 
     def skip_after_failure(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -261,7 +260,6 @@ def second_rank_in(folder: Path) -> int:
 def test_a_run_from_elsewhere_leads_to_no_file_of_the_user(
     here: Command, swept: Callable[[Edit], list[bytes]], tmp_path: Path
 ) -> None:
-    """Neither by a link in the place of the next run file, nor as a link itself."""
     (tmp_path / "precious").write_text("mine")
     swept(lambda lines: lines[:4])
     (tmp_path / "out" / "run.jsonl.new").symlink_to(tmp_path / "precious")

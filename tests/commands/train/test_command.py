@@ -52,7 +52,6 @@ def test_a_scaling_says_what_it_keeps_of_the_rate(here: Command, tmp_path: Path)
 
 
 def test_interconnects_are_compared_with_as_many_gpus(here: Command, tmp_path: Path) -> None:
-    """Also on racks of 72, of which 64 are used."""
     names = "dgx-h100,ethernet-100g-tcp,gb200-nvl72"
     done = here("train", *GPT3, "--compare-interconnects", names, "--out", "out")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -66,7 +65,6 @@ def test_interconnects_are_compared_with_as_many_gpus(here: Command, tmp_path: P
 
 
 def test_a_price_has_the_cost_of_each_size(here: Command, tmp_path: Path) -> None:
-    """By the tokens that GPT-3 was trained on, which are said."""
     done = here("train", *GPT3, "--price", "2.5", "--out", "out")
     assert done.returncode == 0, done.stdout + done.stderr
     rows = planned(tmp_path / "out", "cost")
@@ -133,7 +131,6 @@ def test_the_first_line_answers_as_the_first_row_does_and_rows_stand_in_the_orde
 
 
 def test_a_plan_takes_one_system_and_a_part_of_a_name(here: Command) -> None:
-    """An error names the option for several systems."""
     layout = ("--layout", "dp16 zero2 mb1 selective", "--top", "1")
     done = here("train", "--model", "8b", *SMALL[2:], *layout, "--out", "part")
     assert "--model 8b is taken for llama3-8b\n" in done.stderr

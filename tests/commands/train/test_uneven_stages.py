@@ -137,7 +137,6 @@ def printed(plan: PlannedStep) -> tuple[str, ...]:
 
 
 def test_no_two_rows_of_a_plan_are_equal() -> None:
-    """Nor does a word that changes nothing make a second layout."""
     for place, model in enumerate([*MODELS][::3]):
         system = ("dgx-h100", "gb200-nvl72", "dgx-a100")[place % 3]
         gpus, batch = ((8, 64), (96, 384), (512, 1024))[place // 3 % 3]

@@ -21,7 +21,6 @@ FEW = ("mpi", "ring-flags")
 @pytest.mark.parametrize("everything", [False, pytest.param(True, marks=pytest.mark.full)])
 @pytest.mark.timeout(600)  # every type or collective, compiled first where the cache is empty
 def test_every_combination_is_in_the_matrix(here: Command, everything: bool) -> None:
-    """Each implementation with each collective that its record names, out of place and in place."""
     dtypes = ("-d", "float,half") if everything else ("--impl", ",".join(FEW))
     done = here(*VERIFY, *dtypes)
     assert done.returncode == 0, done.stdout + done.stderr

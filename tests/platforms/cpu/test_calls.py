@@ -36,7 +36,6 @@ class Function:
 
 
 def test_every_argument_arrives_in_every_launch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twelve words, negative ones and pointers with all their bits; of up to six, the others are zero."""
     monkeypatch.setenv("COLLBENCH_KERNELS", "/no/such/kernels")  # the loop is ours, whatever kernels are on trial
     function, arguments = Function(), (-1, 2**63 - 1, 1, -(2**63), *range(5, 13))
     launch = Repeated([Call(address(function.pointer), arguments), Call(address(function.pointer), (7,))])
@@ -46,14 +45,12 @@ def test_every_argument_arrives_in_every_launch(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_status_that_is_an_error_is_told_whenever_it_came() -> None:
-    """A collective that fails once in a sample has failed."""
     for statuses, found in (((0, 0, 0), 0), ((0, 13, 0), 13), ((5, 13, 0), 13), ((0, 0, 6), 6)):
         function = Function(statuses)
         assert Repeated([Call(address(function.pointer), (), errors=INTEGER_STATUS)])(3) == found, statuses
 
 
 def test_kernels_and_functions_follow_each_other_in_order() -> None:
-    """A copy, then its division by the ranks, as often as it is launched; what a copy returns is no error."""
     source, target = np.array([8, 6], np.int32), np.zeros(2, np.int32)
     complete = compiler.host_kernel("steps.cu", "complete", compiler.defines(DATATYPES["int32"], REDUCTIONS["avg"]))
     divided = kernel_call(complete, np.uint64(target.ctypes.data), np.uint64(2), np.uint32(2))
@@ -62,7 +59,6 @@ def test_kernels_and_functions_follow_each_other_in_order() -> None:
 
 
 def test_an_operation_of_our_own_combines_as_the_ladder_does() -> None:
-    """Into its second argument; as many as its third points to, in the width that MPI has for it."""
     dtype = DATATYPES["bfloat16"]
     for large in (False, True):
         for redop, wanted in (("sum", [3.0, 3.0]), ("max", [2.0, 3.0])):
@@ -74,7 +70,6 @@ def test_an_operation_of_our_own_combines_as_the_ladder_does() -> None:
 
 
 def test_a_symbol_is_the_one_that_the_extension_itself_calls() -> None:
-    """Looked up in what it needs, though nobody else can see that; None where its library has no such function."""
     from numpy.linalg import _umath_linalg
 
     assert symbol(_umath_linalg.__file__, "PyInit__umath_linalg")

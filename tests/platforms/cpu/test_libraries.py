@@ -60,7 +60,6 @@ def test_a_library_is_found_on_the_path_with_its_launcher_and_its_file(alone: Pa
 
 
 def test_a_path_may_be_the_folder_the_launcher_or_the_library(alone: Path) -> None:
-    """All three mean the same library."""
     for key in SAYS:
         folder = install(alone / "some where" / key, key)
         whole = find(str(folder))
@@ -75,7 +74,6 @@ def test_a_path_may_be_the_folder_the_launcher_or_the_library(alone: Path) -> No
 
 
 def test_its_own_launcher_starts_it_and_its_ranks_load_it(alone: Path) -> None:
-    """As many as are asked for, on as few cores as there are; what the user has set stays."""
     library = find(str(install(alone / "ompi", "openmpi")))
     assert library.command(3) == [str(library.launcher), *KINDS["openmpi"].options, "-n", "3"]
     environment = library.environment({"OMPI_ALLOW_RUN_AS_ROOT": "0", "MPI4PY_MPIABI": "mpich", "HOME": "/"})

@@ -42,7 +42,6 @@ def test_ranks_store_into_each_others_memory_which_has_no_name() -> None:
 
 
 def test_what_fails_on_one_rank_is_one_error_on_all() -> None:
-    """Nobody waits for a rank that has given up; the line is the same everywhere."""
     for how, reason in (
         ("nomap", "cannot share memory: Cannot allocate memory"),  # on the last rank
         ("nofile", "no shared memory of 8 KiB: File too large; lower -e or --ranks"),

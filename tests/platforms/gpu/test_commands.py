@@ -6,7 +6,7 @@ from pathlib import Path
 
 from collbench import __version__
 from collbench.analysis.machine import discovered
-from collbench.results import Explanation, Failed
+from collbench.results import Failed
 from collbench.runfile.store import read
 from collbench.topology.discovered import LinkKind, Topology
 from tools.stand_in.simulate import build_extension
@@ -31,17 +31,7 @@ def test_the_header_of_a_sweep_says_what_joins_the_gpus(tmp_path: Path) -> None:
     assert [(gpu.bus_id, gpu.capability) for gpu in topology.gpus] == [("0000:00:00.0", "9.0"), ("0000:01:00.0", "9.0")]
 
 
-def test_explain_takes_kernels_apart_beside_the_library(tmp_path: Path) -> None:
-    words = ("--impl", "nccl,ring-flags,two-shot", "--ranks", "2", "-b", "64K", "--out", "out")
-    done = on_gpus(tmp_path, "explain", "--on", "gpu", *words, devices=1)
-    assert done.returncode == 0, done.stderr
-    rows = {row.implementation: row for row in read(tmp_path / "out").results if isinstance(row, Explanation)}
-    assert set(rows) == {"nccl", "ring-flags", "two-shot"}
-    assert all(bool(row.tracks) == (name != "nccl") for name, row in rows.items())
-
-
 def test_without_nvml_the_header_has_what_cuda_knows_and_the_reason(tmp_path: Path) -> None:
-    """The sweep says it, too, and `diagnose` takes nothing for granted."""
     done = on_gpus(tmp_path, *SWEEP, devices=2, nvml="missing")
     assert done.returncode == 0, done.stderr
     topology = joined(tmp_path / "out")
@@ -92,7 +82,6 @@ def test_programs_of_nccl_tests_measure_the_paths_that_their_options_mean(tmp_pa
 
 
 def test_a_sweep_shows_what_ran_and_what_it_is_asked_to_show(tmp_path: Path) -> None:
-    """And says that NCCL has fast paths where a hand-written kernel stands beside it alone."""
     simulation = {"extension": str(build_extension(tmp_path / "nccl"))}
     words = ("sweep", "-b", "64", "-e", "64", "-n", "2", "--no-plot", "-C", "-M", "--impl")
     alone = on_gpus(tmp_path, *words, "nccl,one-shot", devices=2, simulation=simulation, variables={"COLUMNS": "200"})

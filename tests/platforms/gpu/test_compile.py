@@ -58,7 +58,6 @@ def test_what_keeps_a_kernel_from_its_gpu_is_said_in_one_line() -> None:
 
 
 def test_the_line_of_a_log_that_says_what_is_wrong_is_shown() -> None:
-    """Not the warnings before it, nor the counts behind; as the installed NVRTC and CuPy word it."""
     compiler = real_names.cupy().cuda.compiler
     for source, arch, reason, cure in SOURCES:
         with pytest.raises(compiler.CompileException) as caught:

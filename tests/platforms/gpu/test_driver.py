@@ -15,7 +15,6 @@ from tools.stand_in.real_names import header
 
 
 def test_structures_and_numbers_are_those_of_the_header(tmp_path: Path) -> None:
-    """And functions have the arguments that they are called with; the compiler checks all of it."""
     source = tmp_path / "driver.cpp"
     lines = [f'static_assert({text} == {value}, "{text}");' for text, value in expected()]
     lines += [f"CUresult (*call_{name})({arguments}) = {name};" for name, arguments in CALLS.items()]

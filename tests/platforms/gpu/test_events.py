@@ -123,7 +123,6 @@ def test_results_may_be_used_and_overwritten_right_after_the_operation(opened: O
 
 
 def test_one_graph_holds_all_ranks_and_is_timed_to_its_end(opened: Open) -> None:
-    """By the first rank's two events, though the slowest rank be another."""
     machine = Machine(2)
     platform = opened(machine, 2)
     steps = ring_host.Ring(a_case(2), platform).steps()

@@ -79,7 +79,6 @@ def test_every_path_gives_right_results_in_every_collective(platform: Any, in_pl
 
 
 def test_a_row_says_what_ran(platform: Any) -> None:
-    """And where its buffers are; plain kernels alone what NCCL expects, and that one process holds all ranks."""
     found = {row.implementation: row for row in rows(platform, "nccl", *PATHS, nbytes=1000)}
     plain = ["nccl", "nccl@few-ctas", "nccl@registered"]
     assert [name for name, row in found.items() if row.estimate] == plain
@@ -110,7 +109,6 @@ def test_graphs_keep_to_a_quarter_of_the_launch_queue_by_their_nodes(name: str, 
 
 
 def test_what_runs_is_read_and_not_assumed(extension: Path, opened: Open) -> None:
-    """Another algorithm of the same library shows; without a log nothing is said; sends have no plan."""
     platform = opened(Machine(2, simulation=Simulation(extension), algorithm="TREE"), implementations=("nccl",))
     assert [row.method for row in rows(platform, "nccl")] == ["tree/ll"]
     assert [row.method for row in rows(platform, "nccl", collective="alltoall")] == [""]
@@ -121,7 +119,6 @@ def test_what_runs_is_read_and_not_assumed(extension: Path, opened: Open) -> Non
 def test_nothing_is_logged_while_operations_are_timed(
     platform: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """What the user asks NCCL to print is printed, and a file that the user names is not begun anew."""
     rows(platform, "nccl", "nccl@symmetric")
     assert "NCCL INFO" not in capfd.readouterr().out
     monkeypatch.setenv("NCCL_DEBUG", "INFO")

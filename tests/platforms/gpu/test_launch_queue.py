@@ -1,9 +1,5 @@
 """The queue that launches wait in: one thread launches the graphs of all ranks, so none of them may fill it."""
 
-import threading
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -17,44 +13,7 @@ from tools.stand_in.cases import a_case, prepare
 from tools.stand_in.clocks import Counted
 from tools.stand_in.cuda import Machine
 
-FIRST_SWEEP = (1, 2, 64, 256, 4096)  # operations in a sample of the first sweep on an H100, which hung at the last
 OPERATION = 5e-6  # seconds
-
-
-def hanging(machine: Machine, platform: Any, prepared: Any, launches: int) -> bool:
-    """Whether a sample's first launch waits for room in the queue, where only later launches could make any."""
-    machine.full.clear()
-    machine.replays = 0
-    sample = threading.Thread(target=platform.clock.time, args=(prepared, launches), daemon=True)
-    sample.start()
-    hangs = False
-    while sample.is_alive() and not hangs:
-        sample.join(0.01)
-        hangs = machine.full.is_set() and machine.replays == 1
-    machine.stopping.set()  # which makes room
-    sample.join()
-    machine.stopping.clear()
-    return hangs
-
-
-def first_sweep(machine: Machine, opened: Open, name: str, ranks: int) -> Iterator[int]:
-    """The numbers of operations at which its samples hang."""
-    platform = opened(machine, ranks=ranks)
-    prepared = prepare(name, a_case(nbytes=8, ranks=ranks), platform)
-    for launches in FIRST_SWEEP:
-        if hanging(machine, platform, prepared, launches):
-            yield launches
-
-
-def test_the_first_sweep_on_a_gpu_ends_and_hung_with_all_operations_in_one_graph(
-    opened: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    several = ("nccl", 2), ("nccl", 3), ("ring-events", 2)
-    for name, ranks in several:
-        assert not list(first_sweep(Machine(1), opened, name, ranks)), (name, ranks)
-    monkeypatch.setattr(timing, "LAUNCH_QUEUE", 2**30)
-    for name, ranks in several:
-        assert list(first_sweep(Machine(1), opened, name, ranks)), (name, ranks)
 
 
 def test_an_operation_takes_as_long_however_many_are_in_a_sample(opened: Open) -> None:

@@ -19,10 +19,9 @@ import pytest
 
 from collbench.algorithms import implementations
 from collbench.algorithms.nccl import FAST_PATHS
-from collbench.cli.results_table import ESTIMATE, SHARED
 from collbench.platforms.gpu import cuda as gpu_cuda
 from collbench.platforms.gpu import discover
-from collbench.results import Failed, Measurement
+from collbench.results import Measurement
 from collbench.runfile.store import read
 from tests.conftest import ROOT, Tree, mpiexec
 from tools.stand_in.cases import AMONG_PROCESSES
@@ -223,26 +222,6 @@ SWEEP = ("-b", "64", "-e", "64", "-n", "2", "--no-plot", "--out", "out")
 
 
 @pytest.mark.full
-def test_mpirun_collbench_sweep_takes_the_gpus(mpirun: Mpirun, tmp_path: Path) -> None:
-    """Without --on: one table and one run file, of ranks that are the launcher's processes; what NCCL expects too."""
-    simulation = {"extension": str(build_extension(tmp_path / "nccl")), "expects": 35.5}
-    some = ("--impl", "nccl,ring-flags", "--op", "allreduce,alltoall", *SWEEP)
-    done = mpirun("sweep", *some, devices=1, simulation=simulation)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(re.findall(r"^ .* ok$", done.stdout, re.MULTILINE)) == 3
-    assert done.stderr.count(SHARED.format(sharing="2 processes share 1 GPU")) == 1
-    rows = [line for line in done.stdout.splitlines() if " ok" in line]
-    shown = [("35.5 us" in line, "ring-flags" in line) for line in rows]
-    assert shown == [(True, False), (False, True), (False, False)]
-    assert ESTIMATE in done.stderr
-    run = read(tmp_path / "out")
-    assert run.complete
-    assert {(result.platform, result.case.ranks) for result in run.results} == {("gpu", 2)}
-    found = [result.estimate for result in run.results if isinstance(result, Measurement)]
-    assert found == [pytest.approx(35.5e-6), None, None]
-
-
-@pytest.mark.full
 def test_processes_measure_nccls_fast_paths(mpirun: Mpirun, tmp_path: Path) -> None:
     """One rank a process, whose windows all of them make together; what ran is said by the first one's log."""
     simulation = {"extension": str(build_extension(tmp_path / "nccl"))}
@@ -282,17 +261,3 @@ def test_a_process_that_dies_ends_the_run(mpirun: Mpirun, tmp_path: Path) -> Non
     done = mpirun(*some, **{"devices": 1, "process 1": {"dies": True}})  # type: ignore[arg-type]
     assert done.returncode != 0
     assert not read(tmp_path / "out").complete
-
-
-@pytest.mark.full
-def test_processes_whose_nccl_hangs_end_with_a_whole_run_file(mpirun: Mpirun, tmp_path: Path) -> None:
-    """Nothing waits for it as they exit, where CuPy would destroy its communicators and NCCL wait for its streams."""
-    for hangs, doing in (("operation", "carry out its first operation"), ("start", "start")):
-        words = ("sweep", *SWEEP, "--impl", "nccl", "--timeout", "2", "--out", hangs)
-        done = mpirun(*words, devices=2, nccl_hangs=hangs, patience=1)
-        assert done.returncode == 1, done.stdout + done.stderr
-        assert f"NCCL did not {doing} within 2 s" in done.stdout
-        assert "Traceback" not in done.stderr
-        run = read(tmp_path / hangs)
-        assert run.complete
-        assert [type(result) for result in run.results] == [Failed]

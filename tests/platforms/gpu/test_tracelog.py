@@ -47,7 +47,6 @@ def test_ticks_become_seconds_by_the_rate_of_all_logs_together() -> None:
 
 
 def test_phases_follow_one_another_without_gaps() -> None:
-    """Each begins where the one before ended."""
     (track,) = tracelog.tracks({3: log_of((WAITED, 1100), (MOVED, 1300), (PUBLISHED, 1400))})
     assert (track.rank, track.block) == (3, 0)
     assert [span.phase for span in track.spans] == [WAITED, MOVED, PUBLISHED]
@@ -115,7 +114,6 @@ def test_a_ring_publishes_once_a_hop(opened: Open) -> None:
 
 
 def test_logs_of_one_implementation_are_not_taken_for_anothers(opened: Open) -> None:
-    """One that uses fewer blocks than the one before it shows no blocks of that."""
     nbytes = 400000
     many, few = explained(opened, ["ring-pipelined", "two-shot"], nbytes)
     assert len(few.tracks) == 2 * grid(-(-nbytes // 2 // PACK), direct.THREADS, direct.BLOCKS)[1]

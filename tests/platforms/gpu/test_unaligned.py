@@ -10,7 +10,6 @@ from tools.stand_in.cuda import Machine
 
 
 def test_every_implementation_is_right_where_buffers_start_late(opened: Open) -> None:
-    """And writes nothing into the bytes that buffers are late by, nor behind their ends."""
     platform = opened(Machine(2), ranks=3, implementations=ALL, unalign=3)
     for way in ON_GPU:
         for case in sweep(ranks=3, sizes=(1000,), unalign=3).cases():
