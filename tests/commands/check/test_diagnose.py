@@ -94,12 +94,12 @@ def test_wrong_and_failed_rows_come_first_and_no_such_run_is_as_expected(tmp_pat
     assert found.return_value == 3
     answer, first, *_ = found.stdout.splitlines()
     assert answer.startswith("collbench: WRONG allreduce")
-    assert first.startswith("14 of 16 rows right; 2 MiB allreduce nccl: WRONG: rank 1, element 5")
+    assert first.startswith("14 of 16 results correct; 2 MiB allreduce nccl: WRONG: rank 1, element 5")
     assert first.endswith("8 MiB allreduce nccl: FAILED: rank 1 crashed")
     assert first in answer
     none = diagnose(write_run(tmp_path / "none", FAILED, status=None), "--gate")
     assert none.return_value == 3
-    assert "\n0 of 1 rows right; 8 MiB" in none.stdout
+    assert "\n0 of 1 results correct; 8 MiB" in none.stdout
 
 
 def test_a_size_above_its_band_says_so_and_beyond_its_limit_is_slow_and_named_first(tmp_path: Path) -> None:

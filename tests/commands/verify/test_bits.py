@@ -149,7 +149,7 @@ def test_under_a_launcher_its_ranks_add_and_nothing_is_restarted(tmp_path: Path)
     for of in rows:
         assert isinstance(of, SumBits)
         assert {RANKS, GRAPH} < set(of.compared) <= {*ALIKE, IN_PLACE, ALIGNMENT, POSITION} - {RESTART}
-    assert done.stdout.count("what changes the bits") == 1
+    assert done.stdout.count("changes of bits") == 1
 
 
 def test_what_adds_nothing_and_options_without_bits_are_refused_in_a_line(here: Command) -> None:
@@ -162,9 +162,9 @@ def test_what_adds_nothing_and_options_without_bits_are_refused_in_a_line(here: 
         ("--bits -g 2,4 -b 4 -e 8 -f 2 --op reducescatter", "-b or -f"),
         ("--bits -b 8 -e 4", "-b 8 is above -e 4"),
         ("-g 2,3", "--ranks 2,3"),
-        ("-b 4K", "--minbytes goes with --bits"),
-        ("--json -", "--json goes with --bits"),
-        ("--out out", "--out goes with --bits"),
+        ("-b 4K", "--minbytes needs --bits"),
+        ("--json -", "--json needs --bits"),
+        ("--out out", "--out needs --bits"),
     ):
         done = here("verify", "--on", "cpu", *words.split())
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), words
