@@ -97,9 +97,6 @@ def first_of(name: str, parts: Sequence[Expectation]) -> Expectation:
     return Expectation(name, lambda row: next(filter(None, (part.of(row) for part in parts)), None), releases)
 
 
-# ------------------------------------------------------------------------------------------------------------- floors
-
-
 class Floor(Struct, forbid_unknown_fields=True):
     """The least bus bandwidth or longest time of a case: a value with tolerances, as in ReFrame's references."""
 
@@ -157,9 +154,6 @@ def read_floors(path: Path) -> Expectation:
         return None if longest is None else ExpectedTime(longest, near=NEAR_FLOOR)
 
     return Expectation(f"the floors of {path}", of)
-
-
-# --------------------------------------------------------------------------------------------------------------- CPUs
 
 
 def _calibrated(row: Observed) -> ExpectedTime | None:

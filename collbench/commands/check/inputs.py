@@ -101,7 +101,7 @@ def _inside(folder: Path, said: list[str]) -> list[Path]:
         raise UsageError(f"{folder} holds checks of nodes; give --fleet {folder}")
     candidates, others = files_in(folder)
     if others:
-        said.append(f"{folder}: {counted(len(others), 'file')} not read; the names are not those of logs")
+        said.append(f"{folder}: {counted(len(others), 'file')} not named like logs, so not read")
     return [path for path in candidates if path.name != CHECK]
 
 

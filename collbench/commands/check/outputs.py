@@ -89,8 +89,6 @@ def _performance(result: CheckResult) -> list[str]:
     return list(items.values())
 
 
-# ---------------------------------------------------------------------------------------------------------- of several
-
 _COUNT = re.compile(r"^\d+ (x |ranks$)")  # already in the column of ranks
 
 
@@ -167,9 +165,6 @@ def last_line(judged: Sequence[JudgedInput], exits: str) -> str:
     return line(judged[0].result, exits) if len(judged) == 1 else line_of(exits, word(judged), summary(judged))
 
 
-# ------------------------------------------------------------------------------------------------------------ documents
-
-
 def _band(size: CheckedSize) -> str:
     low, high = (size.expected * ratio for ratio in size.judgement.usual)
     return "" if math.isnan(high) else format_range(low, high, format_seconds)
@@ -226,8 +221,6 @@ def suite(result: CheckResult, name: str = "") -> Element:
     what = ": ".join(filter(None, (name, result.where)))
     return junit_suite(f"collbench check: {what}", "collbench.check", tests)
 
-
-# -------------------------------------------------------------------------------------------------------------- metrics
 
 _INSPECTOR = "AllReduce AllGather ReduceScatter Broadcast Reduce AlltoAll Gather Scatter SendRecv"
 """Collectives as NCCL's Inspector writes them."""
@@ -292,9 +285,6 @@ def message_size(nbytes: int) -> str:
     while size >= 1024 and unit < 4:
         size, unit = size / 1024, unit + 1
     return f"{math.floor(size)}-{math.floor(size) + 1}{('B', 'KB', 'MB', 'GB', 'TB')[unit]}"
-
-
-# ---------------------------------------------------------------------------------------------------------------- files
 
 
 def _documents(judged: Sequence[JudgedInput]) -> dict[str, Any]:

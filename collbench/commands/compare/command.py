@@ -241,9 +241,6 @@ def _named(comparison: Comparison) -> Sequence[tuple[str, store.Run]]:
     return ("BASE", comparison.base), ("NEW", comparison.new)
 
 
-# --------------------------------------------------------------------------------------------------------------- output
-
-
 def _table(comparisons: Sequence[Comparison], machines: Sequence[InterconnectTable]) -> None:
     for comparison in comparisons:
         click.echo("\n".join([*_head(comparison), *rows(comparison), *_tail(comparison), ""]))

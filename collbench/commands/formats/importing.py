@@ -305,7 +305,7 @@ def _paths(files: Files, said: list[str]) -> Iterator[Path]:
     for file in [files] if isinstance(files, Path | str) else files:
         logs, others = files_in(Path(file or "an empty name"))
         if others:
-            said.append(f"{file}: not read, since the names are not those of logs: {first_few(others)}")
+            said.append(f"{file}: not named like logs, so not read: {first_few(others)}")
         yield from logs
 
 

@@ -133,7 +133,7 @@ def _operations(source: ForeignFile, left_out: LeftOut) -> Iterator[Operation]:
 def _operation(members: _Members) -> Operation:
     """Return the operation of a record; UnfitRow if it has no valid time, ValueError if it is incomplete."""
     if members.get("name") not in READ:
-        raise UnfitRow(f"collbench does not read this collective: {clean(members.get('name'), 40)}")
+        raise UnfitRow(f"no collective that collbench reads: {clean(members.get('name'), 40)}")
     if "id" not in members:
         raise UnfitRow("its communicator is unknown")
     collective = "sendrecv" if members["name"] in ("Send", "Recv") else members["name"].lower()

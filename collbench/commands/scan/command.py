@@ -137,9 +137,6 @@ def pairs(as_json: Path | None, out: Path | None, **options: Any) -> int:
     return measure_and_answer(session, show, as_json)
 
 
-# For other programs: JSON, hosts to exclude, JUnit, metrics; and what to do about a fault.
-
-
 def hosts(finding: ScanFinding, verdict: ScanVerdict) -> list[str]:
     """Return the hosts of a fault; none for a link, a rail or a switch."""
     kind, name, _ = finding.effect.fault

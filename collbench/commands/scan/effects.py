@@ -41,7 +41,7 @@ _KNOWN = 4  # fewest groups of a shape; fewer would be compared with themselves
 _FAST = 0.25  # quantile of fast groups; a member that is always slow exceeds it too
 _MOST_OF = 0.8  # share of slow members in a slow unit
 _TURNS = 8  # most iterations until the set of slow members is stable
-_DISTURBED, _MANY = 0.25, 8  # a round is disturbed if this share of its groups is slow, of at least so many groups
+_DISTURBED, _MANY = 0.25, 8  # share of slow groups that makes a round disturbed, and the fewest groups of such a round
 _FASTER = 6.0  # standard deviations by which shares of fast groups differ if some members are fast
 _CELLS = 16  # cells of a table whose true scatter may be the square root of 2 larger than measured
 _SOLID = 8.0  # standard deviations at which a single value of a table is evidence enough
@@ -182,8 +182,6 @@ class Fit:
                 break
         self._scale()
 
-    # Usual times.
-
     def _usual(self, free: Booleans, share: float, least: int) -> None:
         """Set usual times by shape and by windows of rounds with at least `least` groups: a quantile of `free`."""
         shapes, total, drift = int(self._shape.max()) + 1, len(self._logs), np.zeros(len(self._logs))
@@ -225,8 +223,6 @@ class Fit:
         both = PRIOR_ROUNDS * self._prior**2 + len(free) * spread**2
         few = 1 + _CELLS / len(self.above) if self.solid else 1.0
         self.deviation = float(np.sqrt(few * both / (PRIOR_ROUNDS + len(free))))
-
-    # Effects.
 
     def _search(self) -> None:
         """Find all effects: of members, then of units of levels, then of directions and links."""
@@ -447,8 +443,6 @@ class Fit:
         share = (np.count_nonzero(usual > effect.slower / 2) + 1) / (len(usual) + 2)
         sure = SURE / LIKELY if self.solid else 1.0
         return float(sure * self.times.count * chance_of(np.array(effect.hits), effect.groups, share))
-
-    # Caveats.
 
     def across(self, level: Level) -> float:
         """Return the excess of groups across a level over groups that cross the same inner levels, as a logarithm."""

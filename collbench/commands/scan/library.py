@@ -177,9 +177,6 @@ def _tried(request: ScanRequest, folder: Path | None) -> Session:
     return Session(simulated, simulated.sweep, None, folder, modelled=True)
 
 
-# Tables: a run of pairs, or CSV of sender, receiver and GB/s.
-
-
 def judge_file(path: Path, slower: float | None) -> ScanVerdict:
     """Judge a run of a scan or of pairs, or a CSV table; RunFileError for other files.
 

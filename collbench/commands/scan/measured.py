@@ -146,9 +146,6 @@ def members_of(platform: Platform, case: Case, implementation: str) -> Members:
     return Members(case, implementation, platform=platform.name, names=tuple(names), levels=tuple(levels))
 
 
-# The next groups to measure.
-
-
 class Scanner:
     """The state of a scan on the first process: its rounds so far, and the choice of the next groups."""
 

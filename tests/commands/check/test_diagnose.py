@@ -163,7 +163,7 @@ def test_ranks_are_spread_over_nodes_and_a_run_without_a_machine_is_unknown(tmp_
         assert ("on 1 node, and --nodes says 2" in out) == (nodes == 2)
     out = diagnose(run).stdout
     assert out.startswith("collbench: UNKNOWN ")
-    assert "the machine is not known; name it with --on" in out.splitlines()[0]
+    assert "the machine is unknown; name it with --on" in out.splitlines()[0]
 
 
 def test_a_run_on_a_cpu_is_unknown_but_not_mute() -> None:

@@ -352,7 +352,7 @@ def test_two_runs_tell_from_which_size_on_bits_are_others(here: Command, tmp_pat
     assert "arrival: wrong in BASE, wrong in NEW" in done.stdout.partition("not compared")[2]
     (comparison,) = json.loads((tmp_path / "answer.json").read_text())["comparisons"]
     assert comparison["bits"] == [
-        "nccl (allreduce, float, sum, 4 ranks): other bits in NEW at 1 MiB to 4 MiB",
+        "nccl (allreduce, float, sum, 4 ranks): different bits in NEW at 1 MiB to 4 MiB",
         "6 sums of random values with the same bits in both",
     ]
 
