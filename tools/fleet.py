@@ -113,7 +113,7 @@ def _size(case: dict[str, object], seconds: float) -> dict[str, object]:
 
 
 def _check(node: str, sizes: list[dict[str, object]], rounds: int) -> dict[str, object]:
-    words = f"{len(sizes)} of {len(sizes)} rows right and as expected"
+    words = f"{len(sizes)} of {len(sizes)} results correct and as expected"
     judgement = Judgement(f"allreduce {WHERE}", "a run", Word.OK, words)
     curve = {"implementation": "nccl", "word": "OK", "remark": "", "reasons": [], "sizes": sizes}
     facts = {"line": f"collbench: OK {judgement.what}: {words}", "no_verdict": "", "where": WHERE, "rounds": rounds}

@@ -1,1 +1,1 @@
-"""The meaning of measured numbers: each module answers one question."""
+"""Analysis of measured times; each module answers one question."""

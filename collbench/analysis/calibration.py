@@ -1,4 +1,4 @@
-"""Calibrations: factors of the model that make it agree with the times of runs, and the file that holds them."""
+"""Calibration of the model by runs, and its file."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -16,14 +16,14 @@ from collbench.topology.files import to_toml
 from collbench.topology.system import System
 
 FEWEST = 4  # sizes of the library
-LIBRARY = "nccl"  # whose times the model's equation describes
+LIBRARY = "nccl"  # the library of the model's equation
 
 
 def calibration(runs: Sequence[Run], name: str | None, nodes: int | None = None) -> tuple[System, Calibration]:
-    """Return the machine of runs, and the factors of the model calibrated to it.
+    """Return the machine of runs, and the factors that calibrate the model to their times.
 
-    It is named, or else as the first run's header says; each number of ranks is spread over so many nodes, or else over
-    as few as they fill.  UsageError if the machine is not known, or there are too few sizes of the library.
+    The machine is `name`, or that of the first run's header.  Ranks are spread over `nodes`, or over as few nodes as
+    they fill.  UsageError if the machine is unknown or there are too few sizes of the library.
     """
     rows = [row for row in measured(runs) if family(row.implementation) == LIBRARY and not is_path(row.implementation)]
     system = machine(runs[0], name)
@@ -34,14 +34,14 @@ def calibration(runs: Sequence[Run], name: str | None, nodes: int | None = None)
             f"measure them with `collbench sweep --impl {LIBRARY}`"
         )
 
-    # Each curve with the terms that the model without any calibration expects of it.
+    # Pair each curve with the terms of the uncalibrated model.
     plain = replace(system, calibration="")
     curves: list[tuple[Terms, list[tuple[float, float]]]] = []
     for (collective, ranks), of_curve in by_key(rows, lambda row: (row.case.collective.name, row.case.ranks)).items():
         times = [(max(1.0, float(row.case.nbytes)), row.typical) for row in of_curve]
         curves.append((nccl_terms.terms(sized(plain, ranks, nodes), collective), times))
 
-    # As many whole nodes as were measured, or the system as it is described if that is enough.
+    # Return a system with all measured nodes, or the described one if it is large enough.
     most = max(row.case.ranks for row in rows)
     if nodes:
         plain = plain.of(nodes)
@@ -53,7 +53,7 @@ def calibration(runs: Sequence[Run], name: str | None, nodes: int | None = None)
 def write_calibration(path: Path, runs: Sequence[Run], name: str | None, nodes: int | None = None) -> Path:
     """Calibrate, and write the system with its factors; UsageError if it cannot be written."""
     if path.suffix != ".toml":
-        raise UsageError(f"{path}: a calibration's name must end in .toml, for `--on FILE.toml` to take it")
+        raise UsageError(f"{path}: the name of a calibration must end in .toml, so that `--on FILE.toml` accepts it")
     system, factors = calibration(runs, name, nodes)
     ratios = [(nbytes, round(ratio, 4)) for nbytes, ratio in factors.ratios]
     rounded = {name: round(value, 4) for name, value in asdict(factors).items() if name != "ratios"}

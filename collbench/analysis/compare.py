@@ -1,8 +1,8 @@
-"""Whether one run is faster or slower than another, case by case, and what cannot be said.
+"""Comparison of two runs case by case.
 
-Each row is a ratio NEW/BASE of times with an interval, and so is each curve (all sizes of an implementation together).
-Intervals hold for all of a comparison together (Bonferroni: the error probability of each is the comparison's, divided
-by the number of rows and curves that have an interval).  The rules are in docs/analysis.md.
+Each row, and each curve (all sizes of an implementation), is a ratio NEW/BASE of times with an interval.  The intervals
+of a comparison hold together (Bonferroni: the error probability is divided by the number of rows and curves).  The
+rules are in docs/analysis.md.
 """
 
 import math
@@ -24,51 +24,53 @@ from collbench.runfile.store import Run, scatter_in_words
 from collbench.stats import Estimate
 from collbench.units import counted, format_size
 
-_UNTABLED = ("symm", "ce")  # that NCCL takes by rules of their own
+_UNTABLED = ("symm", "ce")  # algorithms outside NCCL's table
 
 MARGIN = 0.05
-MOST_MARGIN = 0.25  # that the scatter of a log may make of it: half of a slowdown that no log may hide
+MOST_MARGIN = 0.25  # largest margin by the scatter of a log: half of a slowdown that no log may hide
 CONFIDENCE = 0.95
-FEWEST_SIZES = 4  # that a mean over sizes is made of
+FEWEST_SIZES = 4  # sizes that a mean needs
 _IN_TURN = "`collbench sweep --ab` measures two settings in turn, so that this cancels"
-_ALIKE = 1.3  # as many sizes count as one, whose errors are correlated (by simulation, docs/analysis.md)
-NOTABLE = 0.02  # scatter between runs from which on it is said
-_SAME_PLACE = math.log(1.05)  # of a barrier's time, within which the machine is taken to be the same
-_WIDEST = 1000.0  # times its lower end that an interval may reach
+_ALIKE = 1.3  # number of sizes with correlated errors that count as one (by simulation, docs/analysis.md)
+NOTABLE = 0.02  # least scatter between runs that is reported
+_SAME_PLACE = math.log(1.05)  # largest change of a barrier's time on an unchanged machine
+_WIDEST = 1000.0  # largest ratio of an interval's ends
 _FELT = 3.0
-"""Times as much as a barrier other operations may feel of a change of the machine: once MPI took 35 % longer in a whole
-run, and barriers 9 % (docs/log.md)."""
+"""Factor by which other operations may change more than a barrier: once MPI took 35 % longer in a whole run, and
+barriers 9 % (docs/log.md)."""
 
 
 def ran_otherwise(pairs: Sequence[Pair]) -> list[str]:
-    """Return a sentence on each change of what a library ran, with the sizes that have it."""
+    """Return a sentence on each change of algorithm or protocol of a library, with its sizes."""
     remarks = []
     for (kind, name), curve in by_key(pairs, lambda pair: pair.curve).items():
-        said = []
+        texts = []
         for pair in curve:
             base, new = pair.base.method, pair.new.method
-            said.append((pair.nbytes, f"{base} in BASE, {new} in NEW" if base and new and base != new else ""))
-        remarks += [f"{name} at {where} ({kind.title}): {words}" for words, where in _by_words(said).items()]
+            texts.append((pair.nbytes, f"{base} in BASE, {new} in NEW" if base and new and base != new else ""))
+        remarks += [f"{name} at {where} ({kind.title}): {words}" for words, where in _by_words(texts).items()]
     return remarks
 
 
 def other_bits(base: Mapping[Key, Result], new: Mapping[Key, Result]) -> list[str]:
-    """Return a sentence on each implementation whose sums of the same values have other bits, with the sizes."""
-    said: dict[str, dict[int, str]] = defaultdict(dict)
+    """Return a sentence on each implementation with different bits in sums of the same values, with the sizes."""
+    by_name: dict[str, dict[int, str]] = defaultdict(dict)
     alike = 0
     for (case, name), before in base.items():
         after = new.get((case, name))
         if before.digest and after and after.digest and before.right and after.right:
             same = before.digest == after.digest
             alike += same
-            sizes = said[f"{name} ({replace(case.kind, work=None).title})"]  # of all laws of values
-            sizes[case.nbytes] = sizes.get(case.nbytes, "") or ("" if same else "other bits in NEW")
-    remarks = [f"{who}: {what} at {at}" for who, sizes in said.items() for what, at in _by_words(sizes.items()).items()]
-    return remarks + [f"{counted(alike, 'sum')} of random values with the same bits in both"] * bool(said)
+            sizes = by_name[f"{name} ({replace(case.kind, work=None).title})"]  # all laws of values together
+            sizes[case.nbytes] = sizes.get(case.nbytes, "") or ("" if same else "different bits in NEW")
+    remarks = []
+    for name, sizes in by_name.items():
+        remarks += [f"{name}: {words} at {where}" for words, where in _by_words(sizes.items()).items()]
+    return remarks + [f"{counted(alike, 'sum')} of random values with the same bits in both"] * bool(by_name)
 
 
 def libraries_called(pairs: Sequence[Pair]) -> list[str]:
-    """Return a sentence on each implementation that calls one library in one run and another in the other."""
+    """Return a sentence on each implementation that calls different libraries in the two runs."""
     remarks = []
     for pair in pairs:
         name, base, new = pair.base.implementation, pair.base.library, pair.new.library
@@ -76,25 +78,24 @@ def libraries_called(pairs: Sequence[Pair]) -> list[str]:
         if base and new and base != new:
             remarks.append(f"{name} calls {base} in BASE and {new} in NEW: two libraries are compared")
         elif base != new:
-            old = "the run is old, and called it from Python"
-            remarks.append(f"{silent} does not say which library {name} calls: {old}")
+            remarks.append(f"{silent} does not say which library {name} calls: the run is old, with calls from Python")
     return list(dict.fromkeys(remarks))
 
 
 def unlike_table(measured: Sequence[Observed], expected: Sequence[Prediction]) -> list[str]:
-    """Return what NCCL took where its own table, by the model, says something else, with the sizes."""
-    said = []
+    """Return NCCL's choices that differ from its own table (by the model), with the sizes."""
+    texts = []
     for row, other in zip(measured, expected, strict=False):
-        known = row.method and row.algorithm not in _UNTABLED
-        unlike = known and row.method != other.method
-        said.append((row.case.nbytes, f"NCCL took {row.method} where its table says {other.method}" if unlike else ""))
-    return [f"{words}, at {where}" for words, where in _by_words(said).items()]
+        tabled = row.method and row.algorithm not in _UNTABLED
+        unlike = tabled and row.method != other.method
+        texts.append((row.case.nbytes, f"NCCL chose {row.method}, but its table {other.method}" if unlike else ""))
+    return [f"{words}, at {where}" for words, where in _by_words(texts).items()]
 
 
-def _by_words(said: Iterable[tuple[int, str]]) -> dict[str, str]:
-    """Return at which sizes each thing is said, neighbours together: `64 KiB, 1 MiB to 4 MiB`; no words say nothing."""
+def _by_words(texts: Iterable[tuple[int, str]]) -> dict[str, str]:
+    """Return the sizes of each text, with ranges of neighbours: `64 KiB, 1 MiB to 4 MiB`; empty texts are left out."""
     places: dict[str, list[str]] = {}
-    for words, alike in groupby(sorted(said), key=itemgetter(1)):
+    for words, alike in groupby(sorted(texts), key=itemgetter(1)):
         sizes = [format_size(nbytes) for nbytes, _ in alike]
         places.setdefault(words, []).append(sizes[0] if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}")
     return {words: ", ".join(where) for words, where in places.items() if words}
@@ -107,21 +108,21 @@ def compare(
     confidence: float = CONFIDENCE,
     selected: Selected = None,
 ) -> Comparison:
-    """Compare every case and implementation that both runs have a time of.
+    """Compare every case and implementation with a time in both runs.
 
     Args:
         base: The run to compare with.
         new: The run to judge.
-        margin: Relative slowdown that still counts as equal; by default 5 %, of rows of logs more if they scatter.
-        confidence: Of all intervals together.
-        selected: Says of a case and an implementation whether it is compared; by default all are.
+        margin: Relative slowdown that counts as equal; by default 5 %, or more for logs that scatter.
+        confidence: Confidence of all intervals together.
+        selected: Whether to compare a case and implementation; by default all are compared.
 
     Returns:
         A ratio of times (new / base) with an interval and a word for every row, and for all sizes of a curve.
 
     """
     pairs = _pairs(base, new, selected)
-    # A log has so few digits that one figure may come twice by chance, and several figures hardly do.
+    # Logs have few digits: one time may be equal by chance, but hardly several.
     log = len(base.results) >= FEWEST_SIZES and all(isinstance(result, Reported) for result in base.results)
     copied = base.results == new.results and (base.header == new.header or log)
     halves = bool(base.header.interleaved.id) and base.header.interleaved.id == new.header.interleaved.id
@@ -132,7 +133,7 @@ def compare(
     if copied:
         same = Estimate(1.0, 1.0, 1.0)
         rows = [judged(pair, same, same, blank, usual) for pair in pairs]
-        remarks = ["BASE and NEW hold the same times: they are one run"]
+        remarks = ["BASE and NEW have the same times: they are one run"]
     else:
         ratios, remarks = _estimates(pairs, max(1, base.header.sweep.starts) if halves else 0)
         for name, run in (("BASE", base), ("NEW", new)):
@@ -141,7 +142,7 @@ def compare(
         if margin is None:
             passes = max(usual, _margin(ratios, confidence))
         if passes > usual:
-            margin_from = f"margin {passes:.0%}, from how far neighbouring sizes scatter"
+            margin_from = f"margin {passes:.0%}, from the scatter of neighbouring sizes"
             remarks.insert(0, margin_from)
         rows, wholes = _judged_rows(pairs, ratios, blank, passes, confidence)
         outliers = {id(pair.base) for pair, ratio in ratios.items() if ratio.outlier}
@@ -177,15 +178,13 @@ def _pairs(base: Run, new: Run, selected: Selected) -> list[Pair]:
     return pairs
 
 
-# What is known of each ratio.
-
 Ratios = dict[Pair, LogRatio]
 
 
 def _estimates(pairs: Sequence[Pair], starts: int) -> tuple[Ratios, list[str]]:
-    """Return what is known of the ratios, and remarks on how; nothing of a pair whose cores were moved.
+    """Return the estimates of ratios, without pairs that moved to other cores, and remarks on them.
 
-    `starts` are those of an interleaved run's ranks; 0 for runs that were measured one after the other.
+    `starts` is the number of starts of an interleaved run's ranks; 0 for successive runs.
     """
     still = [pair for pair in pairs if starts or not pair.moved]
     ratios, remarks = _from_samples([pair for pair in still if pair.sampled], starts)
@@ -203,9 +202,9 @@ def _from_samples(sampled: Sequence[Pair], starts: int) -> tuple[Ratios, list[st
         estimates = bootstrap.pooled(rounds)
         if starts > 1:
             estimates = bootstrap.with_starts(estimates, rounds, [pair.curve for pair in sampled])
-        extra, remarks = Scatter(), ["both were measured in turn, round by round, so that drift of the machine cancels"]
+        extra, remarks = Scatter(), ["both were measured in turn, round by round, so drift of the machine cancels"]
     else:
-        # A single row's barrier varies by a quarter where cores are far apart; what stays shows in most rows.
+        # The barrier of one row varies by a quarter between distant cores; a lasting change shows in most rows.
         barriers = median([pair.barriers for pair in sampled] or [1.0])
         estimates = _separate(sampled, _FELT * max(0.0, abs(math.log(barriers)) - _SAME_PLACE))
         extra = bootstrap.scatter(_by_size(zip(sampled, estimates, strict=True)))
@@ -229,14 +228,14 @@ def _from_means(means: Sequence[Pair]) -> Ratios:
 
 
 def _separate(pairs: Sequence[Pair], moved: float) -> list[LogRatio]:
-    """Return the ratios of rows that were not interleaved; `moved` is how far the machine may have changed."""
+    """Return the ratios of rows of successive runs; `moved` is the possible change of the machine, as a logarithm."""
     starts = [pair.starts for pair in pairs]
     started = [(pair.curve, logs) for pair, logs in zip(pairs, starts, strict=True) if any(logs)]
     spreads = iter(bootstrap.start_spreads(started))
     estimates = []
     for pair, logs in zip(pairs, starts, strict=True):
         if any(logs):
-            # Samples of one start do not show what the next start would take: the starts alone do.
+            # Samples of one start do not show the spread between starts.
             estimate = bootstrap.between_repeats(pair.log, [max(1, len(side)) for side in logs], next(spreads))
             estimate = replace(estimate, shared=estimate.error)
         else:
@@ -246,7 +245,7 @@ def _separate(pairs: Sequence[Pair], moved: float) -> list[LogRatio]:
 
 
 def _with_outliers(pairs: Sequence[Pair], ratios: Ratios) -> Ratios:
-    """Return the estimates with a mark at each size that changed by itself, or is known far less than the others."""
+    """Mark the sizes that changed alone, or are far more uncertain than the others, as outliers."""
     marked = {}
     for curve in by_key((pair for pair in pairs if pair in ratios), lambda pair: pair.curve).values():
         far = bootstrap.outliers(sorted((pair.nbytes, ratios[pair].log) for pair in curve))
@@ -261,7 +260,7 @@ T = TypeVar("T")
 
 
 def _by_size(values: Iterable[tuple[Pair, T]]) -> list[list[tuple[int, T]]]:
-    """Return sizes with what is known at each, curve by curve."""
+    """Return the (size, value) points of each curve, sorted by size."""
     curves = []
     for curve in by_key(values, lambda item: item[0].curve).values():
         points = [(pair.nbytes, value) for pair, value in curve]
@@ -269,13 +268,10 @@ def _by_size(values: Iterable[tuple[Pair, T]]) -> list[list[tuple[int, T]]]:
     return curves
 
 
-# What is said of them.
-
-
 def _margin(ratios: Ratios, confidence: float) -> float:
-    """Return the margin that the rows of two equal logs pass; 0 for runs with samples, and if scatter is not known.
+    """Return the margin that the rows of two equal logs pass; 0 for runs with samples or unknown scatter.
 
-    One of so many rows is off by chance, and the limit of each lies beyond its ratio.
+    It allows for the chance deviation of the worst row, and for the distance of a row's limit from its ratio.
     """
     calm = [ratio for ratio in ratios.values() if not ratio.outlier]
     known = any(ratio.scatter[1] > PUBLISHED.freedom for ratio in calm)
@@ -290,12 +286,12 @@ def _margin(ratios: Ratios, confidence: float) -> float:
 def _judged_rows(
     pairs: Sequence[Pair], ratios: Ratios, blank: Judgement, margin: float, confidence: float
 ) -> tuple[list[Row], list[Together]]:
-    """Return rows and curves, given a judgement that has BASE and the limit, and the margin that rows pass."""
+    """Return the judged rows and curves; `blank` is a judgement with BASE and the limit."""
     every = Counter(pair.curve for pair in pairs)
     telling = by_key((pair for pair in pairs if pair in ratios and not ratios[pair].outlier), lambda pair: pair.curve)
     curves = {curve: members for curve, members in telling.items() if len(members) >= FEWEST_SIZES}
 
-    # Bonferroni: each interval may fail so rarely that all of them hold together.
+    # Bonferroni's correction, so that all intervals hold together.
     single = 1 - (1 - confidence) / max(1, len(ratios) + len(curves))
     rows = {}
     for pair in pairs:
@@ -311,7 +307,7 @@ def _judged_rows(
         ratio = mean_ratio([ratios[pair] for pair in members], single)
         curve_blank = replace(blank, what=named(curve[0], "all sizes", curve[1]))
         judgement = judgement_of(ratio, ratio, curve_blank, blank.limit - 1)
-        # Rows that all agree are not contradicted by their mean, however unequal they are.
+        # If all rows have the same word, so has their mean.
         words = {rows[pair].word for pair in members}
         if words in ({Word.SLOW}, {Word.FAST}):
             judgement = replace(judgement, word=words.pop(), reason="")
@@ -321,19 +317,19 @@ def _judged_rows(
 
 
 def judged(pair: Pair, ratio: Estimate, alone: Estimate, blank: Judgement, margin: float) -> Row:
-    """Return the row of a ratio, given a judgement that has its name, BASE and the limit, and what margin it passes.
+    """Return the row of a ratio; `blank` is a judgement with its name, BASE and the limit.
 
-    The interval of `ratio` holds together with those of all rows, `alone` has the limits of this row.
+    The interval of `ratio` holds together with those of all rows; the interval of `alone` is for this row only.
     """
     if ratio.high > _WIDEST * ratio.low:
-        return _unknown(pair, "times differ so much that the interval is wider than 1000 to 1; measure longer", blank)
+        return _unknown(pair, "the interval is wider than 1000 to 1; measure longer", blank)
     return Row(pair.base, pair.new, *pair.seconds, judgement_of(ratio, alone, blank, margin), alone)
 
 
 def judgement_of(ratio: Estimate, alone: Estimate, blank: Judgement, margin: float) -> Judgement:
-    """Judge a ratio by its interval; what is surely within the limit is OK, even if it is surely not 1.
+    """Judge a ratio by its interval; an interval within the limit is OK, even without 1 in it.
 
-    A row is OK by its own limits, which are its interval then (two one-sided tests: D. Schuirmann, 1987).
+    A row is OK by its own interval, which it then gets (two one-sided tests: D. Schuirmann, 1987).
     """
     if alone.surely_level(blank.limit - 1):
         return replace(blank, word=Word.OK, ratio=alone)
@@ -348,7 +344,7 @@ def judgement_of(ratio: Estimate, alone: Estimate, blank: Judgement, margin: flo
 
 
 def _unknown(pair: Pair, why: str, blank: Judgement) -> Row:
-    """Return a row whose ratio has no interval, and why."""
+    """Return a row without an interval, with the reason."""
     before, after = pair.seconds
     nothing = Estimate(after / before, math.nan, math.nan)
     return Row(pair.base, pair.new, before, after, replace(blank, reason=why, ratio=nothing))
@@ -357,7 +353,7 @@ def _unknown(pair: Pair, why: str, blank: Judgement) -> Row:
 def mean_ratio(curve: Sequence[LogRatio], confidence: float) -> Estimate:
     """Return the geometric mean of the ratios of a curve.
 
-    It is as sure as the rows' own errors make it; a change that is larger at some sizes than at others is no error.
+    Its interval comes from the rows' own errors; differences of the change between sizes are no error.
     """
     centre = fmean(estimate.log for estimate in curve)
     reaches, unshared, shared = [], [], []
@@ -369,63 +365,60 @@ def mean_ratio(curve: Sequence[LogRatio], confidence: float) -> Estimate:
         shared.append(reach * estimate.shared / error if error else 0.0)
         unshared.append(reach**2 - shared[-1] ** 2)
 
-    # What the start of the ranks did to all sizes alike does not become less by their number.  The rest does, though it
-    # is alike from size to size as well.  All intervals hold at once, so the mean is within the mean of their ends.
+    # The error by the start of the ranks, common to all sizes, does not average out; the rest does, though it is
+    # correlated between sizes.  All intervals hold at once, so the mean is within the mean of their ends.
     averaged = math.hypot(fmean(shared), math.sqrt(max(0.0, fmean(unshared)) * _ALIKE / len(curve)))
     reach = min(fmean(reaches), averaged) + fmean(estimate.moved for estimate in curve)
     return Estimate(*(math.exp(centre + end) for end in (0, -reach, reach)))
 
 
 def _why_unknown(pair: Pair) -> str:
-    """Return why nothing is known of a ratio, and what to do."""
+    """Return why a ratio has no interval, and the fix."""
     if pair.moved:
         return (
-            "a barrier of the ranks takes another time in NEW: the machine changed (perhaps a hypervisor moved virtual "
-            f"cores), and nothing can be said; measure again, or in turn ({_IN_TURN})"
+            "the barrier time of the ranks differs in NEW: the machine changed (perhaps a hypervisor moved virtual "
+            f"cores); measure again, or in turn ({_IN_TURN})"
         )
     if len(pair.statistics) > 1:
         first, second = pair.statistics
-        return f"a {first} and a {second} are no pair; give logs of one statistic"
+        return f"a {first} and a {second} cannot be compared; give logs of one statistic"
     return f"fewer than {FEWEST} samples; measure more"
 
 
-# Remarks on what a comparison cannot tell.
-
-
 def _without_samples(means: Sequence[LogRatio]) -> str:
-    """Return what the intervals of logs rest on, given what is known of each row."""
+    """Return the source of the intervals of logs in words."""
     typical = math.expm1(median(row.scatter[0] for row in means))
-    source = f"how far the ratios of neighbouring sizes scatter, {typical:.1%}"
+    source = f"the scatter of neighbouring sizes, {typical:.1%}"
     if max(row.scatter[1] for row in means) == PUBLISHED.freedom:
-        source = f"published repeats, {PUBLISHED.deviation:.1%}, since so few sizes do not show how much times vary"
+        source = f"published repeats, {PUBLISHED.deviation:.1%}, since there are too few sizes to show scatter"
     if repeated := sum(row.error > 0 for row in means):
-        source += f", and in {repeated} of them from how far rounds are apart"
+        source += f", and for {repeated} rows also from the spread of rounds"
     return f"rows without samples ({len(means)}): intervals come from {source}"
 
 
 def _standing_out(rows: Iterable[Row]) -> list[str]:
-    """Name the sizes of a log that changed, and none of their neighbours."""
+    """Name the sizes of a log that changed without their neighbours."""
     changed = [row for row in rows if row.word in (Word.SLOW, Word.FAST)]
     names = dict.fromkeys(f"{row.implementation} at {format_size(row.case.nbytes)}" for row in changed)
-    return [f"{', '.join(names)}: stands out from its neighbours, which is a change and no scatter"] * bool(names)
+    return [f"{', '.join(names)}: too far from the neighbouring sizes to be scatter"] * bool(names)
 
 
 def _unlike_machines(barriers: float, extra: float) -> Iterator[str]:
-    """Yield what shows that the machine was not the same in both runs: scatter of the ratios, and barriers."""
+    """Yield signs that the machine changed between the runs: scatter of the ratios, and barriers."""
     if extra >= NOTABLE:
         yield (
-            f"ratios of neighbouring sizes scatter by {math.expm1(extra):.0%} more than the samples explain, as where "
-            f"a machine changes between the runs; intervals are wider for it; {_IN_TURN}"
+            f"ratios of neighbouring sizes scatter by {math.expm1(extra):.0%} more than the samples explain; perhaps "
+            f"the machine changed between the runs; the intervals include this; {_IN_TURN}"
         )
     if abs(math.log(barriers)) > _SAME_PLACE:
         yield (
-            f"a barrier of the ranks takes {barriers:.2f}x as long in NEW, as where a hypervisor moves virtual "
-            f"cores; intervals are wider for it; {_IN_TURN}"
+            f"a barrier of the ranks takes {barriers:.2f}x as long in NEW; perhaps a hypervisor moved virtual cores; "
+            f"the intervals include this; {_IN_TURN}"
         )
 
 
 def _shared_move(rows: Sequence[Row]) -> list[str]:
-    """Return where several implementations all moved in one direction by about as much: it may be the machine."""
+    """Return a remark if several implementations changed alike, which may be a change of the machine."""
     moved = [row for row in rows if row.word in (Word.SLOW, Word.FAST)]
     alike = by_key(rows, lambda row: row.implementation).values()
     typical = [median(row.ratio for row in members) for members in alike]
@@ -434,7 +427,7 @@ def _shared_move(rows: Sequence[Row]) -> list[str]:
         return []
     return [
         f"nearly all rows of all {len(typical)} implementations are {moved[0].word.value} (typically "
-        f"{median(typical):.2f}x): perhaps the whole machine was; {_IN_TURN}"
+        f"{median(typical):.2f}x): perhaps the whole machine changed; {_IN_TURN}"
     ]
 
 
@@ -442,4 +435,4 @@ def _predicted(base: Run, new: Run) -> Iterator[str]:
     for word, run in (("BASE", base), ("NEW", new)):
         if any(isinstance(result, Prediction) for result in run.results):
             more = any(isinstance(result, Observed) for result in run.results)
-            yield f"{word} holds {'predictions' if more else 'nothing but predictions'}, which are not judged here"
+            yield f"{word} holds {'' if more else 'only '}predictions, which are not judged"

@@ -1,4 +1,4 @@
-"""Records of a comparison of two runs: pairs, rows and curves with their judgements, and that of the whole."""
+"""Records of a comparison of two runs: pairs, rows, curves and judgements."""
 
 import math
 from collections import Counter
@@ -19,13 +19,13 @@ from collbench.runfile.store import Run
 from collbench.stats import Estimate
 from collbench.units import counted
 
-UNSURE = "inconclusive: "  # how the reason of a row begins whose interval decides nothing
+UNSURE = "inconclusive: "  # prefix of the reason of a row with an inconclusive interval
 _NO_LIMITS = Estimate(math.nan)
-_MOST_ALLOWED = 0.5  # of a margin that is advised
+_MOST_ALLOWED = 0.5  # largest margin in advice
 CENTRES: dict[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "median": median, "min": min, "max": max}
-"""What a log's figure is compared with, of the other run's samples."""
+"""Statistics of samples, to compare with the same statistic of a log."""
 Rounds = Sequence[Sequence[float]]
-_MOVED = math.log(1.5)  # of a barrier's time, beyond which the cores are at other distances, and nothing can be said
+_MOVED = math.log(1.5)  # change of a barrier's time that shows other cores; such rows are not judged
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Pair:
 
     @property
     def curve(self) -> tuple[Case, str]:
-        """The common part of all sizes: the case without its size, and the implementation."""
+        """The case without its size, and the implementation."""
         return self.base.curve
 
     @property
@@ -47,12 +47,12 @@ class Pair:
 
     @property
     def sampled(self) -> bool:
-        """Whether both runs have enough samples to judge by."""
+        """Whether both runs have enough samples."""
         return min(len(self.base.times), len(self.new.times)) >= FEWEST
 
     @property
     def barriers(self) -> float:
-        """How many times as long a barrier took in NEW; 1 where it was not measured in both."""
+        """The ratio NEW/BASE of barrier times; 1 if not measured in both."""
         base, new = self.base, self.new
         if isinstance(base, Measurement) and isinstance(new, Measurement) and base.barrier and new.barrier:
             return new.barrier / base.barrier
@@ -60,23 +60,23 @@ class Pair:
 
     @property
     def moved(self) -> bool:
-        """Whether a barrier shows that the cores were at other distances in NEW."""
+        """Whether the barrier time shows that NEW ran on other cores."""
         return abs(math.log(self.barriers)) > _MOVED
 
     @property
     def statistics(self) -> list[str]:
-        """The statistics that logs without samples hold: `mean`, `median`; none where both sides have samples."""
+        """The statistics of logs without samples, like `mean`; empty if both sides have samples."""
         return sorted({_statistic(self.base), _statistic(self.new)} - {""})
 
     @property
     def has_means(self) -> bool:
-        """Whether a log without samples can be compared: with the same statistic, also of the other side's samples."""
+        """Whether a log without samples is comparable: the other side has the same statistic, or samples."""
         known = all(_statistic(row) or len(row.times) >= FEWEST for row in (self.base, self.new))
         return known and len(self.statistics) == 1
 
     @property
     def seconds(self) -> tuple[float, float]:
-        """The times to compare: medians, or of samples the statistic that a log without samples holds."""
+        """The times to compare: medians, or the statistic of a log without samples."""
         statistics = self.statistics
         if not statistics:
             return self.base.typical, self.new.typical
@@ -85,24 +85,24 @@ class Pair:
 
     @property
     def log(self) -> float:
-        """The logarithm of their ratio NEW/BASE."""
+        """The logarithm of the ratio NEW/BASE."""
         before, after = self.seconds
         return math.log(after / before)
 
     @property
     def rounds(self) -> list[list[float]]:
-        """The logarithms of the times of the rounds of each side."""
+        """The logarithms of the times of each side's rounds."""
         return [list(map(math.log, row.round_times)) for row in (self.base, self.new)]
 
     @property
     def starts(self) -> list[list[float]]:
-        """The same of each start of the ranks; nothing for a side that was started once."""
+        """The logarithms of the times of each side's starts; empty for a side with one start."""
         started = [isinstance(row, Measurement) and bool(row.spread) for row in (self.base, self.new)]
         return [logs if several else [] for logs, several in zip(self.rounds, started, strict=True)]
 
     @property
     def matching_rounds(self) -> tuple[Rounds, Rounds] | None:
-        """The samples of each side by round; None unless rounds are as many, two or more, and hold all samples."""
+        """The samples of each side by round; None unless both have the same number of complete rounds, at least two."""
         base, new = self.base, self.new
         if not isinstance(base, Measurement) or not isinstance(new, Measurement):
             return None
@@ -111,23 +111,23 @@ class Pair:
 
 
 def _statistic(row: Observed) -> str:
-    """Return the statistic that a log without samples holds; empty for any other row."""
+    """Return the statistic of a log without samples; empty for any other row."""
     return row.figure if isinstance(row, Reported) and not row.samples else ""
 
 
 class Judged(Shown):
-    """A ratio NEW/BASE of times with what is said of it."""
+    """A ratio NEW/BASE of times with its judgement."""
 
     judgement: Judgement
 
     @property
     def word(self) -> Word:
-        """SLOW, FAST, OK or UNKNOWN; the reason is the judgement's."""
+        """SLOW, FAST, OK or UNKNOWN."""
         return self.judgement.word
 
     @property
     def estimate(self) -> Estimate:
-        """The ratio and its interval, whose ends are NaN where nothing is known."""
+        """The ratio and its interval; the ends are NaN if unknown."""
         return self.judgement.ratio
 
     @property
@@ -137,45 +137,45 @@ class Judged(Shown):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The ends of its interval."""
+        """The ends of the interval."""
         return self.estimate.interval
 
 
 @dataclass(frozen=True)
 class Row(Judged, Pair):
-    """A case by an implementation in both runs: seconds of an operation, and what is said of their ratio NEW/BASE."""
+    """A case of an implementation in both runs: seconds of an operation, and the judgement of the ratio NEW/BASE."""
 
     SHOWN = ("case.title", "case.nbytes", "implementation", "before", "after", "ratio", "word", "judgement.reason")
     before: float
     after: float
     judgement: Judgement
-    alone: Estimate = _NO_LIMITS  # the ratio with the interval that holds for this row alone
+    alone: Estimate = _NO_LIMITS  # the ratio with the interval for this row only
 
     @property
     def case(self) -> Case:
-        """The same in both runs."""
+        """The case, the same in both runs."""
         return self.base.case
 
     @property
     def implementation(self) -> str:
-        """The same in both runs."""
+        """The implementation, the same in both runs."""
         return self.base.implementation
 
     @property
     def moved(self) -> bool:
-        """Whether nothing is known since the ranks' cores are at other distances in NEW, as a barrier tells."""
+        """Whether the row is UNKNOWN since the barrier time shows that NEW ran on other cores."""
         return self.word is Word.UNKNOWN and super().moved
 
     @property
     def within(self) -> float:
-        """The share that the ratio of this row alone differs from 1 by at most, with the comparison's confidence."""
+        """The largest deviation of the ratio from 1 by the row's own interval, as a share."""
         return max(self.alone.high, 1 / max(self.alone.low, 1e-300)) - 1
 
     def hides(self, margin: float) -> bool:
-        """Return whether a slowdown by more than the margin cannot be excluded.
+        """Return whether the row may be slower by more than the margin.
 
-        What passes has no row that hides one, so each row needs no more confidence than all of them: if any one is
-        slower, that one alone must be taken for passing wrongly (an intersection-union test: R. Berger, 1982).
+        A comparison passes only if no row hides a slowdown, so each row needs only the confidence of the whole (an
+        intersection-union test: R. Berger, 1982).
         """
         least = min(self.estimate.high, self.alone.high)
         return self.word is not Word.SLOW and not least <= 1 + margin
@@ -183,53 +183,53 @@ class Row(Judged, Pair):
 
 @dataclass(frozen=True)
 class Together(Judged):
-    """All sizes of a kind of case by an implementation: the geometric mean of their ratios, and its interval.
+    """All sizes of a kind of case of an implementation: the geometric mean of their ratios, with an interval.
 
-    A change too small to be seen at any size is seen in all of them together, if they agree.
+    It shows a common change that is too small to be seen at a single size.
     """
 
     SHOWN = ("case", "implementation", "sizes", "ratio", "interval", "word", "every")
-    case: Case  # of no size
+    case: Case  # without a size
     implementation: str
     sizes: int
     judgement: Judgement
-    every: int = 0  # sizes of the curve, with those that are unknown or stand out, each a change by itself
+    every: int = 0  # all sizes of the curve, with outliers and unknown ratios
 
 
 @dataclass(frozen=True)
 class Comparison(Shown):
-    """Two runs, row by row in the order of BASE, and what stands in one of them only."""
+    """Two runs row by row in the order of BASE, and rows without a counterpart."""
 
     TABLE = "rows"
     base: Run
     new: Run
     rows: tuple[Row, ...]
-    together: tuple[Together, ...]  # rows of enough sizes, as one
+    together: tuple[Together, ...]  # curves with enough sizes
     unmatched: tuple[Unmatched, ...]
     differences: tuple[Difference, ...]
-    margin: float  # a row that may be slower by more does not pass; SLOW is beyond the limit of its judgement
+    margin: float  # a row that may be slower by more does not pass; the limit of SLOW is that of its judgement
     confidence: float
     remarks: tuple[str, ...]
-    bits: tuple[str, ...] = ()  # what is to be said of sums of random values
-    margin_from: str = ""  # the margin and what it comes from, if that is the runs themselves
+    bits: tuple[str, ...] = ()  # remarks on sums of random values
+    margin_from: str = ""  # the margin and its source, if it comes from the runs themselves
 
     def __repr__(self) -> str:
         return f"Comparison({self.base.path} -> {self.new.path}: {self.counts})"
 
     @property
     def counts(self) -> str:
-        """How many rows have each word."""
+        """The number of rows by word."""
         counts = Counter(row.word.value for row in self.rows)
         return ", ".join(f"{count} {word}" for word, count in counts.most_common()) or "no rows"
 
     @property
     def lines(self) -> list[Row | Together | Unmatched]:
-        """All that is judged: rows, curves, and what stands in one run only."""
+        """All judged lines: rows, curves and unmatched rows."""
         return [*self.rows, *self.together, *self.unmatched]
 
     @property
     def regressions(self) -> list[Row | Together | Unmatched]:
-        """What is slower by more than the margin, and what was right and is no longer."""
+        """Lines that are SLOW, and rows that became wrong or failed."""
         return [line for line in self.lines if line.judgement.word.bad]
 
     @property
@@ -240,7 +240,7 @@ class Comparison(Shown):
 
     @property
     def judgement(self) -> Judgement:
-        """WRONG, SLOW, OK, or UNKNOWN where a regression cannot be excluded."""
+        """WRONG, SLOW, OK, or UNKNOWN if a regression cannot be excluded."""
         return overall([self])
 
     @property
@@ -277,7 +277,7 @@ def _slower(margin: float) -> str:
 
 
 def _counted(kind: type, lines: Sequence[Row | Together | Unmatched]) -> str:
-    """Return how many regressions of one kind there are."""
+    """Return the number of regressions of one kind in words."""
     if kind is Unmatched:
         return f"{counted(len(lines), 'row')} wrong or failed"
     noun, more = ("curve", " on average") if kind is Together else ("row", "")
@@ -285,14 +285,14 @@ def _counted(kind: type, lines: Sequence[Row | Together | Unmatched]) -> str:
 
 
 def _advice(hidden: Sequence[Row | Unmatched]) -> str:
-    """Return what makes such rows conclusive; a log cannot be measured longer."""
+    """Return how to make inconclusive rows conclusive."""
     rows = [row for row in hidden if isinstance(row, Row)]
     if any(row.moved for row in rows):
         return "measure again while the machine is as in BASE, or both in turn (sweep --ab)"
     lost = {row.new for row in hidden if isinstance(row, Unmatched)}
     if lost:
         calm = "measure again while no other program runs"
-        fix = calm if DISTURBED in lost else "measure these too, or give the whole log"
+        fix = calm if DISTURBED in lost else "measure them too, or give the whole log"
         return f"some are {' or '.join(sorted(lost))} in NEW: {fix}"
     margin = max(row.alone.high for row in rows) - 1
     allow = f", or allow more (--margin {math.ceil(100 * margin)}%)" if margin < _MOST_ALLOWED else ""

@@ -1,6 +1,6 @@
-"""By how much one row is faster than another, and from which message size on which implementation wins.
+"""Advantages of one implementation over another, and the sizes where they cross.
 
-Only as far as the intervals of the rows tell them apart.  Narrower wires save time and introduce errors: `tradeoffs`.
+Differences count only if the intervals of the rows are apart.  `tradeoffs` compares time and errors of narrow wires.
 """
 
 import math
@@ -18,27 +18,27 @@ from collbench.stats import Estimate
 from collbench.units import format_size
 
 STRETCH = 1.5
-"""Times the 95 % interval.  A summary compares hundreds of pairs, and of pairs without any difference one in two
-hundred has intervals that just miss each other, more where samples that follow each other are alike.  Stretched so,
-one in thirty thousand has, of independent samples."""
+"""Factor on the 95 % interval.  A summary compares hundreds of pairs.  Without any difference, the intervals of one
+pair in two hundred are apart, or more if successive samples are correlated.  With this factor it is one pair in thirty
+thousand for independent samples."""
 
 LEAST = 1.05
-"""Times as fast: less comes with where memory happens to lie, and is another in the next run.  One and the same code
-under two names, in one run, was 3 % apart with intervals that were (1 of 140 pairs, while other programs ran)."""
+"""Smallest ratio that counts.  Smaller ones depend on the placement in memory and change from run to run.  The same
+code under two names differed by 3 % in one run with intervals apart (1 of 140 pairs, while other programs ran)."""
 ONE_PROCESS = (
-    "nvls ran in one process for all GPUs, where NCCL is not at its best; compare with "
+    "nvls ran in one process for all GPUs, which slows NCCL down; compare with "
     "`mpirun -n GPUS collbench sweep --impl library,paths`"
 )
-ASSUMED = 0.1  # relative half-width of the interval where another tool printed one figure and no interval
+ASSUMED = 0.1  # relative half-width of the interval of another tool's single figure
 
 
 @dataclass(frozen=True)
 class Advantage:
-    """One row against another of the same case: how many times as fast it is, with an interval."""
+    """The speed ratio of one row over another of the same case, with an interval."""
 
     nbytes: int
     ratio: Estimate  # the other row's time over this row's: above 1 is faster
-    expected: bool = False  # by a model: then the likelier side is given even where bands overlap
+    expected: bool = False  # predicted by a model; then the likelier side counts even if bands overlap
 
     @classmethod
     def of(cls, row: Timed, other: Timed) -> "Advantage":
@@ -50,38 +50,38 @@ class Advantage:
 
     @property
     def apart(self) -> bool:
-        """Whether the intervals leave room between them, and the difference is worth a word."""
+        """Whether the intervals are apart, and the difference is not too small."""
         return not self.level and (self.ratio.surely_above(1) or self.ratio.surely_below(1))
 
     @property
     def level(self) -> bool:
-        """Whether the difference is too small to be worth a word, however sure it is."""
+        """Whether the difference is too small to count, however sure it is."""
         return 1 / LEAST < self.ratio.value < LEAST
 
     @property
     def sign(self) -> int:
-        """Return 1 for faster, -1 for slower, 0 for not distinguishable; of predictions the likelier."""
+        """1 for faster, -1 for slower, 0 for not distinguishable; the likelier side for predictions."""
         if not self.apart and (self.level or not self.expected):
             return 0
         return 1 if self.ratio.value > 1 else -1
 
     def __str__(self) -> str:
-        """`3.5x at 8 B`."""
+        """Return `3.5x at 8 B`."""
         return f"{self.times} at {format_size(self.nbytes)}"
 
     @property
     def times(self) -> str:
-        """`3.5x`, `120x`."""
+        """The ratio as text: `3.5x`, `120x`."""
         return format_times(self.ratio.value)
 
 
 def format_times(ratio: float) -> str:
-    """Return a ratio with two digits, so that 1.49 is not 1, and never with an exponent: `3.5x`, `120x`."""
+    """Return a ratio with two digits and without an exponent: `3.5x`, `120x`."""
     return f"{float(f'{ratio:.2g}'):g}x"
 
 
 def span(row: Timed) -> tuple[float, float]:
-    """Return the seconds between which a row's figure is taken to lie; (0, inf) where nothing is known."""
+    """Return the assumed interval of a row's time in seconds; (0, inf) if unknown."""
     if isinstance(row, Reported) and not row.samples:
         return row.typical / (1 + ASSUMED), row.typical * (1 + ASSUMED)
     low, high = row.band
@@ -94,31 +94,31 @@ def span(row: Timed) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Contest:
-    """A hand-written implementation against a library, over the sizes that both have a time for."""
+    """A hand-written implementation against a library, over their common sizes."""
 
-    case: Case  # of the largest size
+    case: Case  # with the largest size
     library: str
     challenger: str
-    points: tuple[Advantage, ...]  # by size, two or more
-    lacking: bool = False  # whether there are sizes that only one side has a time for
+    points: tuple[Advantage, ...]  # by size, at least two
+    lacking: bool = False  # whether only one side has a time at some sizes
 
     @property
     def crossovers(self) -> list[tuple[int, int]]:
-        """Sizes in bytes between which the faster side changes: at both it is known, between them not."""
+        """Pairs of sizes in bytes with different faster sides; the side is unknown between them."""
         decided = [point for point in self.points if point.sign]
         return [(before.nbytes, after.nbytes) for before, after in pairwise(decided) if before.sign != after.sign]
 
     @property
     def expected(self) -> bool:
-        """Whether it is predicted, not measured."""
+        """Whether a point is predicted, not measured."""
         return any(point.expected for point in self.points)
 
 
 def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> list[Contest]:
-    """Return every pair of a library and a hand-written implementation with two sizes or more in common.
+    """Return every pair of a library and a hand-written implementation with at least two common sizes.
 
-    Of libraries of one kind (`mpi`, `mpi@openmpi`) the fastest at each size counts.  A path (`nccl@registered`) may
-    stand for a library.
+    Libraries of one kind (`mpi`, `mpi@openmpi`) count by the fastest at each size.  A path (`nccl@registered`) may
+    stand for its library.
     """
     curves: dict[tuple[Case, str], dict[int, Timed]] = {}
     for row in timed(results):
@@ -129,11 +129,11 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
         implementation = find(challenger)
         if implementation and implementation.library:
             continue
-        # By name: a path that is alone is the fastest of its library as well.
+        # By name, since a single path is also the fastest of its library.
         references: dict[str, Mapping[int, Timed]] = {}
         for library in libraries:
-            alike = [of for _, of in names[kind] if library in (family(of), apart(of)[0])]
-            references |= [_reference(library, {of: curves[kind, of] for of in alike})]
+            alike = [name for _, name in names[kind] if library in (family(name), apart(name)[0])]
+            references |= [_reference(library, {name: curves[kind, name] for name in alike})]
         for name, reference in references.items():
             sizes = sorted(times.keys() & reference.keys())
             if len(sizes) > 1:
@@ -143,27 +143,27 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
 
 
 def best_of(every: Iterable[Contest]) -> list[Contest]:
-    """Return a contest for each kind of case and library: at each size the challenger that does best counts."""
+    """Return a contest for each kind of case and library, with the best challenger at each size."""
     groups = by_key(every, lambda contest: (contest.case.kind, contest.library))
     best: list[Contest] = []
     for (_, library), group in groups.items():
-        # A sure advantage is better than a larger one that is not; the best of a size comes last, and stays.
+        # A sure advantage beats a larger unsure one; sorted ascending, the best of a size stays.
         every_point = chain.from_iterable(contest.points for contest in group)
         ranked = sorted(every_point, key=lambda point: (point.sign, point.ratio))
         points = {point.nbytes: point for point in ranked}
         name = group[0].challenger if len(group) == 1 else "the best kernel"
         largest = max((contest.case for contest in group), key=lambda case: case.nbytes)
         lacking = all(contest.lacking for contest in group)
-        found = Contest(largest, library, name, tuple(points[size] for size in sorted(points)), lacking)
+        joined = Contest(largest, library, name, tuple(points[size] for size in sorted(points)), lacking)
 
-        # A path that is its library's fastest at every size is compared once.
-        if all((other.case, other.points) != (found.case, found.points) for other in best):
-            best.append(found)
+        # A path that is its library's fastest at every size is compared only once.
+        if all((other.case, other.points) != (joined.case, joined.points) for other in best):
+            best.append(joined)
     return best
 
 
 def _reference(library: str, members: Mapping[str, Mapping[int, Timed]]) -> tuple[str, Mapping[int, Timed]]:
-    """Return the name and the times, by size, of a library; of several of its kind the fastest at each size."""
+    """Return the name and the times by size of a library, or of the fastest of several libraries of its kind."""
     if len(members) < 2:
         return next(iter(members.items()), (library, {}))
     every = chain.from_iterable(times.values() for times in members.values())
@@ -171,16 +171,16 @@ def _reference(library: str, members: Mapping[str, Mapping[int, Timed]]) -> tupl
 
 
 def fastest_by_size(rows: Iterable[Timed]) -> dict[int, Timed]:
-    """Return the fastest row of each size in bytes, the first of equals."""
+    """Return the fastest row of each size in bytes; the first wins a tie."""
     by_size = by_key(rows, lambda row: row.case.nbytes).items()
     return {size: min(alike, key=lambda row: row.typical) for size, alike in by_size}
 
 
 def library_of(results: Iterable[Result | Timed], libraries: Sequence[str], like: Result | Timed) -> Timed | None:
-    """Return the library's time that a result is compared with: a prediction for a prediction.
+    """Return the library's time for the case of a result; predictions are compared with predictions.
 
-    Of several libraries the first that has a time for the same case, and the fastest of its kind (`mpi`,
-    `mpi@openmpi`); of a case measured twice the later.
+    The first library with a time counts, by the fastest of its kind (`mpi`, `mpi@openmpi`).  The later of two
+    measurements of a case counts.
     """
     same = {}
     for row in timed(results):
@@ -191,12 +191,12 @@ def library_of(results: Iterable[Result | Timed], libraries: Sequence[str], like
 
 
 def handicaps(results: Iterable[Result | Timed]) -> list[str]:
-    """Return what libraries lack here, a line for each: no ratio to them stands without it."""
+    """Return the handicaps of libraries in these results, a line for each, to be shown with ratios to them."""
     lines, results = [], list(results)
     for row in results:
         library = find(row.implementation)
         if row.note.shared and library and library.shared_without:
-            line = f"where ranks share a GPU, {row.implementation} runs without {library.shared_without}"
+            line = f"when ranks share a GPU, {row.implementation} runs without {library.shared_without}"
             settings = [remark for remark in row.note.remarks if remark not in row.note.brief.remarks]
             if settings:
                 line += f", with {', '.join(settings)}"
@@ -210,27 +210,27 @@ def handicaps(results: Iterable[Result | Timed]) -> list[str]:
 
 
 def buffers_in_words(results: Iterable[Result]) -> list[str]:
-    """Return a line on how buffers of libraries were allocated and registered, of those of which all rows say alike."""
-    # Rows of an earlier run that goes on do not say it, and their buffers may have been others.
+    """Return a line on allocation and registration of libraries' buffers, if all rows of a library agree."""
+    # Rows of an earlier part of a resumed run lack it, and may have had other buffers.
     measured = by_key((row for row in results if not isinstance(row, Untimed)), lambda row: row.implementation)
-    said = {name: {row.note.buffers for row in rows} for name, rows in measured.items()}
-    known = by_key([name for name, each in said.items() if len(each) == 1], lambda name: min(said[name]))
-    lines = [f"{buffers} ({', '.join(names)})" for buffers, names in known.items() if buffers]
+    by_name = {name: {row.note.buffers for row in rows} for name, rows in measured.items()}
+    agreed = by_key([name for name, each in by_name.items() if len(each) == 1], lambda name: min(by_name[name]))
+    lines = [f"{buffers} ({', '.join(names)})" for buffers, names in agreed.items() if buffers]
     return [f"buffers: {'; '.join(lines)}"] if lines else []
 
 
 def rivals(results: Iterable[Result]) -> list[Timed]:
-    """Return the results that may be called the fastest: with a time and bytes.
+    """Return the results that may be called the fastest, with a time and bytes.
 
-    Implementations that are not exact, or only pick or call others, count only if there are no others: they are level
-    with those, and would win by chance.  A prediction that is only a bound never counts, since nothing was measured.
+    Implementations that are inexact, or only pick or call others, count only without other results: they are as fast as
+    those, and would win by chance.  A prediction that is only a bound never counts.
     """
     every = [result for result in timed(results) if result.case.nbytes and not result.note.bound]
     return [result for result in every if _exact(result)] or every
 
 
 def disturbed_rivals(results: Iterable[Result]) -> list[Observed]:
-    """Return the results that might be the fastest, had nothing disturbed them: such a time is an upper bound."""
+    """Return the disturbed results that might be the fastest; their times are upper bounds."""
     disturbed = (row for row in results if isinstance(row, Observed) and row.right and row.disturbed)
     return [row for row in disturbed if row.case.nbytes and not row.case.work and _exact(row)]
 
@@ -244,7 +244,7 @@ def _exact(result: Timed) -> bool:
 def in_words(contest: Contest) -> str:
     """Return `ring-flags beats mpi up to 512 B and loses from 2 KiB on: 3x at 8 B, 0.15x at 128 KiB`.
 
-    What the intervals do not separate is neither: `ring-flags and mpi are not distinguishable at any size`.
+    Without a sure difference, return `ring-flags and mpi are not distinguishable at any size`.
     """
     decided = [point for point in contest.points if point.sign]
     if not decided:
@@ -252,7 +252,7 @@ def in_words(contest: Contest) -> str:
     first, last = decided[0], decided[-1]
     named = sorted({first, max(decided, key=lambda point: point.ratio), last}, key=lambda point: point.nbytes)
 
-    # Whether the faster side changes once, and all sizes that are not distinguishable are there.
+    # Does the faster side change only once, with all indistinguishable sizes at that place?
     at_one_place = False
     if len(contest.crossovers) == 1:
         ((before, after),) = contest.crossovers
@@ -268,7 +268,7 @@ def in_words(contest: Contest) -> str:
 
 
 def _outcome(contest: Contest, first: int, last: int, at_one_place: bool) -> str:
-    """The verbs and where they hold, by the signs of the first and the last size that is decided."""
+    """Return the verbs with their sizes, given the signs of the first and the last decided size."""
     should = "should " if contest.expected else ""
     library, ending = contest.library, "" if contest.expected else "s"
     against = {1: f"{should}beat{ending} {library}", -1: f"{should}lose{ending} to {library}"}
@@ -287,7 +287,7 @@ def _outcome(contest: Contest, first: int, last: int, at_one_place: bool) -> str
 
 
 def _sizes(contest: Contest, chosen: Callable[[Advantage], bool]) -> str:
-    """The chosen sizes as `8 B to 2 KiB, 1 MiB`, neighbours as one range."""
+    """Return the chosen sizes as `8 B to 2 KiB, 1 MiB`, with ranges of neighbours."""
     parts = []
     for is_chosen, group in groupby(contest.points, chosen):
         members = list(group)
@@ -302,27 +302,27 @@ def format_span(first: int, last: int) -> str:
 
 
 class Range(NamedTuple):
-    """Neighbouring sizes at which the same are fastest."""
+    """Neighbouring sizes with the same fastest implementations."""
 
     first: int
     last: int
-    names: tuple[str, ...]  # the fastest, then those that are not distinguishable from it, by time
+    names: tuple[str, ...]  # the fastest, then indistinguishable ones by time
 
     def __str__(self) -> str:
-        """`one-shot 8 B to 2 KiB`; `one-shot or two-shot 4 KiB`; `one of 5 (one-shot, two-shot, ...) 8 KiB`."""
+        """Return `one-shot 8 B to 2 KiB`, `one-shot or two-shot 4 KiB`, `one of 5 (one-shot, two-shot, ...) 8 KiB`."""
         names = " or ".join(self.names)
         if len(self.names) > MOST_NAMED:
             names = f"one of {len(self.names)} ({self.names[0]}, {self.names[1]}, ...)"
         return f"{names} {format_span(self.first, self.last)}"
 
 
-MOST_NAMED = 3  # as perhaps the fastest
+MOST_NAMED = 3  # implementations
 
 
 def winners(results: Sequence[Result | Timed], disturbed: Sequence[Timed] = ()) -> list[tuple[Case, list[Range]]]:
-    """Return for each kind of case which implementations are, or may be, the fastest over which range of sizes.
+    """Return, for each kind of case, ranges of sizes with the implementations that are or may be the fastest.
 
-    A disturbed row that was faster still may be the fastest, and never surely is.
+    A disturbed row with a shorter time may be the fastest, but never surely is.
     """
     every: list[tuple[Case, list[Range]]] = []
     for rows in by_key(timed(results), lambda row: row.case.kind).values():
@@ -340,7 +340,7 @@ def winners(results: Sequence[Result | Timed], disturbed: Sequence[Timed] = ()) 
 
 
 def _unbeaten(of_size: Iterable[Timed]) -> list[Timed]:
-    """Return the fastest row of a size, and those that no row surely beats; of an implementation the latest counts."""
+    """Return the fastest row of a size, and rows that no row surely beats; the latest of an implementation counts."""
     latest = {row.implementation: row for row in of_size}
     rows = sorted(latest.values(), key=lambda row: row.typical)
     unbeaten = rows[:1]
@@ -352,7 +352,7 @@ def _unbeaten(of_size: Iterable[Timed]) -> list[Timed]:
 
 def fastest_in_words(ranges: Sequence[Range], expected: bool) -> str:
     """Return `fastest: one-shot 8 B to 2 KiB; two-shot 8 KiB to 1 MiB; others may be as fast at 8 KiB`."""
-    # Neighbours are joined as long as somebody is fastest, or level with it, in all of them.
+    # Join neighbours while one implementation is the fastest, or indistinguishable from it, in all of them.
     joined: list[Range] = []
     for part in ranges:
         common: tuple[str, ...] = ()
@@ -382,23 +382,23 @@ Times = Mapping[int, Timed]
 
 @dataclass(frozen=True)
 class Tradeoff:
-    """A narrow implementation in one kind of case, next to the fastest exact one and the fastest library."""
+    """A narrow implementation in one kind of case, with the fastest exact one and the fastest library."""
 
-    case: Case  # of the largest size
+    case: Case  # with the largest size
     name: str  # of the implementation
-    nbytes: float  # on the wire for each element
+    nbytes: float  # on the wire per element
     times: Times
-    exact: Times  # the fastest of the exact implementations, libraries included
+    exact: Times  # of the fastest exact implementations, with libraries
     libraries: Times
-    study: Study | None  # None where nothing was measured
+    study: Study | None  # None if errors were not measured
 
     def gain(self, others: Times) -> float | None:
-        """Return the others' time over this one's at its largest size; None if they have no time there."""
+        """Return the ratio of the others' time to this one's at its largest size; None without a time there."""
         size = max(self.times)
         return others[size].typical / self.times[size].typical if size in others else None
 
     def pays_from(self, others: Times) -> int | None:
-        """Return the smallest size from which on this one is faster at all larger ones; None if it never is."""
+        """Return the smallest size from which on this one is always faster; None if there is none."""
         paying = None
         for size in sorted(self.times.keys() & others.keys(), reverse=True):
             if self.times[size].typical >= others[size].typical:

@@ -1,16 +1,17 @@
-"""A curve of times against sizes as three numbers: T = a + g*sqrt(S) + b*S, none of them negative.
+"""Fit of times against sizes: T = a + g*sqrt(S) + b*S, or straight pieces.
 
-`a` is what an empty message takes, `b` a byte's time at the bandwidth end, and `g` the filling of a pipeline: with d
-stages and the best piece size a pipelined transfer takes (sqrt(d*alpha) + sqrt(S*beta))^2, whose mixed term grows as
-sqrt(S).  Residuals are relative, since times span six decades, and large ones count less than their square.
+No coefficient is negative.  `a` is the time of an empty message, `b` the time per byte of large messages, and `g` the
+filling of a pipeline: with d stages and the best piece size, a pipelined transfer takes (sqrt(d*alpha) +
+sqrt(S*beta))^2, with a mixed term in sqrt(S).  Residuals are relative, since times span six decades.  Large residuals
+count less than their square.
 
-On CPUs a byte takes longer once the array has left a cache.  Where the three numbers miss by much, a fourth is tried,
-c*max(0, S - C), with its bend C looked for between the sizes; it stays if it halves the misfit.
-Where that still misses by much, or sizes are fewer than four, the curve is in pieces of a + b*S (Hockney, 1994),
-with many bends.  A library changes its algorithm or protocol between sizes, and times jump there.  Where they jump
-down, no curve that never falls can follow: the sizes around take their mean (isotonic regression).
+On CPUs the time per byte grows when the array no longer fits a cache.  If the three numbers miss by much, a fourth is
+tried, c*max(0, S - C), with the bend C between the sizes; it stays if it halves the misfit.  If that still misses by
+much, or there are fewer than four sizes, the curve consists of pieces a + b*S (Hockney, 1994).  Libraries change
+algorithm or protocol between sizes, and times jump there.  Where times jump down, the sizes around take their mean
+(isotonic regression), since the curve never falls.
 
-Many curves are solved at once.  Inside, arrays are (terms, sizes, curves): the long axis last, where NumPy is fast.
+Many curves are solved at once.  Inner arrays have shape (terms, sizes, curves): NumPy is fast along the long last axis.
 """
 
 import math
@@ -31,21 +32,21 @@ from collbench.units import format_seconds, format_size
 
 Floats = npt.NDArray[np.float64]
 
-NOISY = 0.10  # how far times scatter on a machine at rest: about neighbours, a median or a fit
-_ROUNDS = 8  # of reweighting; the weights of clean data stop moving after three
+NOISY = 0.10  # scatter of times on a quiet machine, around neighbours, a median or a fit
+_ROUNDS = 8  # of reweighting; weights of clean data converge after three
 _HUBER = 1.345  # standard deviations: 95 % as efficient as least squares on normal residuals (Huber, 1964)
 
 
 def solve(terms: Floats, seconds: Floats) -> Floats:
     """Return coefficients (curves, terms) of curves (curves, sizes); the terms are (curves or 1, sizes, terms).
 
-    Iteratively reweighted Gauss-Newton steps on the logarithms of ratios: twice the time and half the time are as far
-    off, and a residual beyond the usual counts less than its square.
+    Iteratively reweighted Gauss-Newton steps minimize logarithms of ratios, so that twice and half the time are equally
+    far off.  A large residual counts less than its square.
     """
     columns, measured = np.ascontiguousarray(terms.transpose(2, 1, 0)), np.ascontiguousarray(seconds.T)
     fitted, off, weights = measured, np.zeros_like(measured), np.ones_like(measured)
 
-    # Every round weights the sizes anew, by how far they are from the curve of the round before.
+    # Each round weights the sizes by their distance from the curve of the round before.
     for _ in range(_ROUNDS):
         root = np.sqrt(weights)
         coefficients = _nonnegative(columns * (root / fitted), (1 + off) * root)
@@ -57,17 +58,14 @@ def solve(terms: Floats, seconds: Floats) -> Floats:
 
 
 def _nonnegative(columns: Floats, target: Floats) -> Floats:
-    """Return for each curve the x >= 0 that minimises the squares of `columns @ x - target`.
-
-    All curves are solved together, and the few with a negative x by SciPy's nnls, one after the other.
-    """
-    scale = np.sqrt((columns**2).sum(axis=1))  # sizes span six decades, and so do their columns
+    """Return for each curve the x >= 0 that minimizes the squares of `columns @ x - target`."""
+    scale = np.sqrt((columns**2).sum(axis=1))  # columns span six decades, like the sizes
     whole = np.concatenate([columns / scale[:, None], target[None]]).T  # (curves, sizes, terms and target)
     reduced = np.asarray(np.linalg.qr(whole, mode="r"))
     upper, right = reduced[:, : len(columns), :-1], reduced[:, : len(columns), -1]
     answer = np.linalg.solve(upper, right[..., None])[..., 0]
 
-    # Few curves have a negative x without the constraint, and need a search for which x are 0.
+    # The few curves with a negative x are solved again with the constraint, one by one.
     for curve in np.nonzero((answer < 0).any(axis=1))[0]:
         from scipy.optimize import nnls  # takes a while to load
 
@@ -76,31 +74,31 @@ def _nonnegative(columns: Floats, target: Floats) -> Floats:
     return coefficients
 
 
-FEWEST = 4  # sizes: three numbers, and one more to tell whether they fit
-WORST = 0.40  # the 90th percentile of the relative residuals above which three numbers do not describe the curve
-FEWEST_TO_BEND = 8  # sizes: five numbers are looked for
-GOOD = 0.10  # the same percentile up to which no bend is looked for
+FEWEST = 4  # sizes: one more than the three numbers
+WORST = 0.40  # largest 90th percentile of relative residuals of a curve of three numbers
+FEWEST_TO_BEND = 8  # sizes that a bend needs, with its five numbers
+GOOD = 0.10  # largest such percentile without a search for a bend
 DRAWS = 400
 PIECE, ERRORS = ("first", "last", "latency", "rate"), ("median", "p90", "median_left_out", "p90_left_out")
 CONFIDENCE = 0.90
 
 
 class Unfit(CollbenchError):
-    """Data that cannot carry a fit; the message says why."""
+    """Data that cannot be fitted; the message says why."""
 
 
 @dataclass(frozen=True, eq=False)
 class CurveFit(Shown):
-    """The three numbers or the pieces, what they came from, and the same numbers from resampled data."""
+    """The three numbers or the pieces of a curve, with its data and bootstrap replicates."""
 
     SHOWN = ("latency", "rate", "half_size", "why_pieces")
-    coefficients: Floats  # a in s, g in s/sqrt(byte), b in s/byte; of each bend also c in s/byte
-    bends: tuple[float, ...]  # bytes beyond which a byte takes c more than before; where pieces end, c may be negative
+    coefficients: Floats  # a in s, g in s/sqrt(byte), b in s/byte; for each bend also c in s/byte
+    bends: tuple[float, ...]  # bytes from which on a byte takes c more; c may be negative at the end of a piece
     sizes: Floats  # bytes, ascending
     seconds: Floats  # medians
-    draws: Floats  # (DRAWS, coefficients) of bootstrap replicates, the bends where they are
-    left_out: Floats  # log of measured over fitted, sizes held against a fit to all others
-    why_pieces: str = ""  # why three numbers do not do
+    draws: Floats  # (DRAWS, coefficients) of bootstrap replicates, with the same bends
+    left_out: Floats  # log of measured over fitted time, by a fit to all other sizes
+    why_pieces: str = ""  # why the curve is in pieces
 
     def predict(self, nbytes: float | Floats) -> Floats:
         """Return the fitted seconds at sizes in bytes."""
@@ -108,7 +106,7 @@ class CurveFit(Shown):
 
     @property
     def pieces(self) -> list[tuple[float, float, float, float]]:
-        """The values of PIECE, in bytes, seconds and bytes per second, for each piece; none of three numbers."""
+        """The values of PIECE in bytes, seconds and bytes per second for each piece; [] for a single curve."""
         ends = [float(self.sizes[0]), *self.bends, float(self.sizes[-1])] if self.why_pieces else []
         pieces = []
         for first, last in zip(ends[::2], ends[1::2], strict=True):
@@ -119,13 +117,13 @@ class CurveFit(Shown):
 
     @property
     def errors(self) -> tuple[float, ...]:
-        """The values of ERRORS: of all sizes, relative, and of each size against a fit to the others."""
+        """The values of ERRORS: relative errors of all sizes, and of each size against a fit to the others."""
         both = np.abs(self.residuals), np.expm1(np.abs(self.left_out))
         return tuple(float(error) for errors in both for error in np.percentile(errors, [50, 90]))
 
     @property
     def residuals(self) -> Floats:
-        """Measured over fitted, less one."""
+        """Measured over fitted time, minus one."""
         return np.asarray(self.seconds / self.predict(self.sizes) - 1)
 
     @property
@@ -135,17 +133,17 @@ class CurveFit(Shown):
 
     @property
     def rate(self) -> float:
-        """Bytes per second that algbw tends to; infinite where time does not grow with the size."""
+        """The limit of algbw in bytes per second; infinite if time does not grow with the size."""
         return _inverse(float(_last(self.coefficients)))
 
     @property
     def half_size(self) -> float:
-        """Bytes from which algbw is half of that (n 1/2); infinite where it never is."""
+        """Bytes from which on algbw is at least half of the rate (n 1/2); infinite if it never is."""
         return float(_half_size(self.coefficients, self.bends))
 
     @cached_property
     def estimates(self) -> dict[str, Estimate]:
-        """Latency, rate and half size with their intervals, from the replicates; each is in its own."""
+        """Latency, rate and half size, with intervals from the replicates."""
         _, slow, quick = _estimate(float(_last(self.coefficients)), _last(self.draws))
         return {
             "latency": _estimate(self.latency, self.draws[:, 0]),
@@ -155,15 +153,15 @@ class CurveFit(Shown):
 
     @cached_property
     def spread(self) -> float:
-        """How far a size that was not fitted lies from the curve: root mean square of the logarithms of ratios."""
+        """Root mean square of the logarithms of ratios at sizes that were left out of the fit."""
         return float(np.sqrt(np.mean(self.left_out**2)))
 
     def estimate(self, nbytes: float) -> Estimate:
-        """Return the seconds of a size that was not measured, and between which they should lie.
+        """Return the expected seconds of a size that was not measured, with an interval.
 
-        The interval comes from the residuals of sizes left out, so what the form cannot follow (a cache's edge, another
-        protocol) is in it.  It is the wider of Student's t, which few sizes make wide, and the order statistic that
-        covers whatever the distribution (the jackknife of Barber, Candes, Ramdas and Tibshirani, 2021).
+        The interval comes from the residuals of left-out sizes, so it covers effects that the form cannot follow (a
+        cache's edge, another protocol).  It is the wider of two: Student's t, which is wide for few sizes, and a
+        distribution-free order statistic (the jackknife of Barber, Candes, Ramdas and Tibshirani, 2021).
         """
         count = len(self.left_out)
         normal = student(0.5 + CONFIDENCE / 2, count - 1) * self.spread * math.sqrt(1 + 1 / count)
@@ -174,14 +172,14 @@ class CurveFit(Shown):
 
 
 MOST = 64
-"""Sizes that are fitted; of more, so many of them, evenly from the smallest to the largest."""
-MOST_CURVES = 64  # of a run that are fitted: one that is nothing but noise takes a quarter of a second
-_OUT = 32  # sizes that are left out in turn, evenly; with more sizes, as many bends are tried, and half as many pieces
-_DRAWN = 1024  # samples that are resampled one by one; of more, the place of their median is drawn (a beta variate)
+"""Most sizes of a fit; from more sizes, this many are chosen evenly."""
+MOST_CURVES = 64  # fitted curves of a run; a curve of pure noise takes a quarter of a second
+_OUT = 32  # most sizes that are left out in turn, and most bends that are tried; half as many pieces
+_DRAWN = 1024  # samples that are resampled one by one; of more, the place of the median is drawn (a beta variate)
 
 
 def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]]) -> CurveFit:
-    """Fit the medians of samples (seconds, one sequence or several for a size in bytes); Unfit, saying why."""
+    """Fit the medians of samples (seconds; one or more sequences per size in bytes), or raise Unfit."""
     size = np.unique(np.asarray(sizes, float))
     size = size[_evenly(len(size), MOST)]
     if len(size) < 2:
@@ -190,7 +188,7 @@ def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]]) -> CurveFit:
     every = [flat[owners == nbytes] for nbytes in size]
     seconds = np.array([np.median(sample) for sample in every])
     if not ((seconds > 1e-12) & (seconds < 1e12)).all():
-        raise Unfit("a time is zero, negative or absurd; the clock may be too coarse for this size")
+        raise Unfit("a time is zero, negative or impossible; the clock may be too coarse for this size")
     if len(size) < FEWEST:
         return _in_pieces(size, seconds, every, f"a single curve needs {FEWEST} sizes")
     (coefficients,), (bend,), (far,) = _describe(size[None], seconds[None])
@@ -204,26 +202,25 @@ def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]]) -> CurveFit:
 
 def _in_pieces(sizes: Floats, seconds: Floats, samples: list[Floats], why: str) -> CurveFit:
     """Fit the fewest pieces within a standard error of the least error of sizes left out (Breiman et al., 1984)."""
-    # With two sizes, each predicts the other by its own time.
+    # With two sizes, each predicts the other one by its own time.
     left_out = np.log(seconds / seconds[::-1])[:, None]
     if len(sizes) > 2:
         left_out = np.array([_left_out_of_pieces(sizes, seconds, out) for out in _evenly(len(sizes), _OUT)])
 
-    # The fewest pieces whose error is within one standard error of the least.
     off = np.abs(left_out)
     best = off[:, off.mean(axis=0).argmin()]
     number = int(np.argmax(off.mean(axis=0) <= best.mean() + best.std() / math.sqrt(len(best))))
     cut = cuts(sizes, seconds)[number]
     bends, (central,) = join(sizes, _rising(seconds[None]), cut)
     draws = join(sizes, _rising(_replicates(_terms(sizes, *bends) @ central, 2 * number + 2, samples)), cut)[1]
-    # Two sizes leave no error: all of their time may be rate, or latency.
+    # Two sizes leave no error: all of the time may be due to rate, or to latency.
     if len(sizes) == 2:
         draws = np.resize([[0, 0, seconds[1] / sizes[1]], [seconds[0], 0, 0]], (DRAWS, 3))
     return CurveFit(central, bends, sizes, seconds, draws, left_out[:, number], why)
 
 
 def _left_out_of_pieces(sizes: Floats, seconds: Floats, out: int) -> list[float]:
-    """Return how far a size is from one piece of the others, from two, and so on."""
+    """Return the error of a size against fits of the other sizes by one piece, two pieces, and so on."""
     others, times = np.delete(sizes, out), np.delete(seconds, out)
     rising = _rising(times[None])
     joined = [join(others, rising, cut) for cut in cuts(others, times)]
@@ -245,7 +242,7 @@ def _describe(sizes: Floats, seconds: Floats) -> tuple[Floats, Floats, Floats]:
     if sizes.shape[1] < FEWEST_TO_BEND or not len(crooked):
         return coefficients, bends, misfits
 
-    # A bend is tried at three places between each two sizes, with enough sizes on both sides.
+    # Try a bend at three places between neighbouring sizes, with enough sizes on both sides.
     steps = pairwise(sizes[0][2:-1])
     places = np.array([low * (high / low) ** (i / 3) for low, high in steps for i in range(3)])
     if len(places) > 3 * _OUT:
@@ -256,7 +253,7 @@ def _describe(sizes: Floats, seconds: Floats) -> tuple[Floats, Floats, Floats]:
     off = _misfits(terms, trials, every).reshape(len(places), len(crooked))
     trials = trials.reshape(len(places), len(crooked), -1)
 
-    # The last of equal bends stays, if it halves the misfit.
+    # Keep the best bend (the last of equal ones) if it halves the misfit.
     best = len(places) - 1 - off[::-1].argmin(axis=0)
     for column, (curve, place) in enumerate(zip(crooked, best, strict=True)):
         if off[place, column] <= misfits[curve] / 2:
@@ -271,7 +268,7 @@ def _misfits(terms: Floats, coefficients: Floats, seconds: Floats) -> Floats:
 
 
 def _replicates(fitted: Floats, used: int, samples: list[Floats]) -> Floats:
-    """Return times as they might have come out: each size's samples drawn anew, and the misfit dealt to other sizes."""
+    """Return bootstrap times (DRAWS, sizes): resampled medians, and residuals drawn from all sizes."""
     random = np.random.default_rng(0)
     seconds = np.array([np.median(sample) for sample in samples])
     off = np.log(seconds / fitted)
@@ -286,14 +283,14 @@ def _replicates(fitted: Floats, used: int, samples: list[Floats]) -> Floats:
         medians.append(np.log(np.median(drawn, axis=1)))
     noise = np.stack(medians, axis=1) - np.log(seconds)
 
-    # The residuals hold the noise of the medians as well; what the samples explain of it is not counted twice.
+    # Residuals include the noise of the medians; do not count it twice.
     explained = float(np.mean(noise**2)) / max(float(np.mean(off**2)), 1e-300)
     dealt = random.choice(off, size=noise.shape) * math.sqrt(max(0.0, 1 - explained))
     return np.asarray(fitted * np.exp(dealt + noise))
 
 
 def _left_out(sizes: Floats, seconds: Floats) -> Floats:
-    """Return each size against a fit to the other sizes, which looks for its bend anew."""
+    """Return the logarithmic error of each size against a fit to the other sizes, with its own bend."""
     out = _evenly(len(sizes), _OUT)
     others = np.array([np.delete(np.arange(len(sizes)), place) for place in out])
     coefficients, bends, _ = _describe(sizes[others], seconds[others])
@@ -303,18 +300,18 @@ def _left_out(sizes: Floats, seconds: Floats) -> Floats:
 
 
 def _evenly(count: int, most: int) -> npt.NDArray[np.int_]:
-    """Return the places of so many, at most, evenly from the first to the last."""
+    """Return at most `most` places, evenly from the first to the last."""
     return np.linspace(0, count - 1, min(count, most)).round().astype(int)
 
 
 def _last(coefficients: Floats) -> Floats:
-    """Return what a byte takes beyond all bends, in seconds; exactly 0 where what it takes before cancels."""
+    """Return the seconds per byte beyond all bends; exactly 0 if the slopes cancel."""
     slopes = coefficients[..., 2:]
     return np.where(slopes.sum(axis=-1) > 1e-12 * np.abs(slopes).max(axis=-1), slopes.sum(axis=-1), 0.0)
 
 
 def _half_size(coefficients: Floats, bends: Sequence[float]) -> Floats:
-    """Return from where S / T(S) is half of its limit 1/B: 2*B*S = T(S), quadratic in sqrt(S) between two bends."""
+    """Return the size from which S / T(S) is half of its limit 1/B: 2*B*S = T(S), quadratic in sqrt(S)."""
     (a, g, b, *changes), end = np.moveaxis(coefficients, -1, 0), _last(coefficients)
     half = _positive_root(2 * end - b, g, a)
     for bend, change in zip(bends, changes, strict=True):
@@ -325,7 +322,7 @@ def _half_size(coefficients: Floats, bends: Sequence[float]) -> Floats:
 
 
 def _positive_root(square: Floats, linear: Floats, constant: Floats) -> Floats:
-    """S with square*S - linear*sqrt(S) - constant = 0."""
+    """Return S with square*S - linear*sqrt(S) - constant = 0; inf if there is none."""
     with np.errstate(divide="ignore", invalid="ignore"):
         inside = np.maximum(0, linear * linear + 4 * square * constant)
         return np.where(square > 0, ((linear + np.sqrt(inside)) / (2 * square)) ** 2, np.inf)
@@ -336,30 +333,30 @@ def _inverse(value: float) -> float:
 
 
 def _estimate(value: float, values: Floats) -> Estimate:
-    """Return a value with the middle share of its replicates as interval, widened to the value itself.
+    """Return a value with the middle share of its replicates as interval, widened to include the value.
 
-    Order statistics, so infinite values may be among them.  None of the numbers may be negative, so replicates of a
-    number that is nearly zero move the others to one side, and the middle share of them may miss what the data say.
+    Order statistics allow infinite replicates.  Coefficients are not negative, so replicates of one near zero shift the
+    others to one side, and their middle share may miss the value.
     """
     share = [0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2]
     low, high = np.quantile(values, share, method="nearest")
     return Estimate(value, min(value, float(low)), max(value, float(high)))
 
 
-_GRID = 512  # places at which two curves are compared; between neighbours of a 30-octave sweep lies 4 %
+_GRID = 512  # places at which two curves are compared: 4 % apart in a sweep of 30 octaves
 
 
 class Crossing(NamedTuple):
     """A size in bytes where the faster of two curves changes."""
 
     nbytes: Estimate
-    sure: bool  # whether all but a few replicates have it; else the interval is all that both were measured at
+    sure: bool  # whether nearly all replicates have it; else the interval has all common sizes
 
 
 def crossings(first: CurveFit, second: CurveFit) -> list[Crossing]:
-    """Return where two curves cross within the sizes that both were measured at, by size.
+    """Return the crossings of two curves within their common range of sizes, by size.
 
-    Replicates of a curve are as far off there as sizes that are left out are, so what the form cannot follow counts.
+    Replicates include the errors of left-out sizes, and so effects that the form cannot follow.
     """
     low, high = max(first.sizes[0], second.sizes[0]), min(first.sizes[-1], second.sizes[-1])
     if low >= high:
@@ -369,7 +366,7 @@ def crossings(first: CurveFit, second: CurveFit) -> list[Crossing]:
     gaps = _replicates_off(first, places, random) - _replicates_off(second, places, random)
     crossed = []
     for sign in (1, -1):
-        # In each replicate the crossing of that direction counts that is nearest to the fits' own.
+        # In each replicate, the crossing in the same direction nearest to that of the fits counts.
         replicates = [sign_changes(places, sign * gap) for gap in gaps]
         for root in sign_changes(places, sign * (first.predict(places) - second.predict(places))):
             near = [min(roots, key=lambda size: abs(math.log(size / root))) for roots in replicates if roots]
@@ -379,26 +376,24 @@ def crossings(first: CurveFit, second: CurveFit) -> list[Crossing]:
 
 
 def _replicates_off(curve: CurveFit, places: Floats, random: np.random.Generator) -> Floats:
-    """Replicates of a curve, each as far off as some size that was left out of the fit."""
+    """Return replicates of a curve, each with the error of a random left-out size."""
     off = random.choice(curve.left_out, size=(len(curve.draws), 1))
     return np.asarray(np.exp(off) * (curve.draws @ _terms(places, *curve.bends).T))
 
 
 def sign_changes(places: Floats, gap: Floats) -> list[float]:
-    """Sizes at which a difference becomes positive: straight between the places; zeros say nothing of the sign."""
+    """Return the sizes where a difference becomes positive, by linear interpolation; zeros are left out."""
     places, gap = places[gap != 0], gap[gap != 0]
     at = np.flatnonzero((gap[:-1] < 0) & (gap[1:] > 0))
     share = gap[at] / (gap[at] - gap[at + 1])
     return [float(size) for size in places[at] + share * (places[at + 1] - places[at])]
 
 
-# Pieces: between two of them time is straight.
-
-
 def cuts(sizes: Floats, seconds: Floats) -> list[list[int]]:
-    """Return the best cut into one piece, into two, and so on, each of two sizes or more, by dynamic programming.
+    """Return the best cuts into one piece, two pieces, and so on, by dynamic programming.
 
-    A cut is the places of ascending sizes where pieces begin, and the number of sizes; errors are logarithms of ratios.
+    A cut is the list of places where pieces begin, plus the number of sizes.  Each piece has at least two sizes.
+    Errors are logarithms of ratios.
     """
     count, place = len(sizes), np.arange(len(sizes))
     first, last = place[:, None, None], place[:, None]
@@ -406,12 +401,11 @@ def cuts(sizes: Floats, seconds: Floats) -> list[list[int]]:
     latency, per_byte = _lines(sizes, _rising(seconds[None])[0], inside)
     off = np.abs(np.log(seconds / (latency[..., None] + per_byte[..., None] * sizes)))
 
-    # The cost of a piece from each place up to each other one: the errors of the best line through all sizes between.
+    # Cost of a piece between any two places: the errors of the best line through its sizes.
     cost = np.full((count + 1, count + 1), np.inf)
     cost[:-1, 1:] = np.where((last > first)[..., 0], (off * inside).sum(axis=-1), np.inf)
 
-    # Each turn adds a piece: the best way up to a place is the best one, of a piece less, up to where its last piece
-    # begins.
+    # Each turn adds a last piece to the best cuts with one piece less.
     best, begins, every = cost[0], [[0]] * (count + 1), []
     for _ in range(min(count, _OUT) // 2):
         every.append([*begins[-1], count])
@@ -421,12 +415,12 @@ def cuts(sizes: Floats, seconds: Floats) -> list[list[int]]:
 
 
 def join(sizes: Floats, seconds: Floats, cut: list[int]) -> tuple[tuple[float, ...], Floats]:
-    """Return bends, where pieces end and begin, and the coefficients of each of the rising curves (curves, sizes)."""
+    """Return the bends at the ends of pieces, and the coefficients of each of the rising curves (curves, sizes)."""
     place, ends = np.arange(len(sizes)), np.array([(low, high - 1) for low, high in pairwise(cut)])
     inside = (ends[:, :1] <= place) & (place <= ends[:, 1:])
     latency, per_byte = _lines(sizes, seconds, inside[:, None])
 
-    # Times at both ends of each piece (pieces, curves, first and last), which never fall from one piece to the next.
+    # Times at both ends of each piece (pieces, curves, first and last) must not fall from one piece to the next.
     at_ends = latency[..., None] + per_byte[..., None] * sizes[ends][:, None]
     times = np.maximum.accumulate(at_ends.transpose(1, 0, 2).reshape(len(seconds), -1), axis=1)
     changes = np.diff(np.diff(times) / np.diff(sizes[ends.ravel()]), axis=1, prepend=0)
@@ -435,14 +429,14 @@ def join(sizes: Floats, seconds: Floats, cut: list[int]) -> tuple[tuple[float, .
 
 
 def _rising(seconds: Floats) -> Floats:
-    """Return the nearest times that never fall with size, by the squares of the logarithms of ratios."""
+    """Return the nearest times that never fall with size, by least squares of the logarithms of ratios."""
     from scipy.optimize import isotonic_regression  # takes a while to load
 
     return np.exp([isotonic_regression(curve).x for curve in np.log(seconds)])
 
 
 def _lines(sizes: Floats, seconds: Floats, inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Return the a, b >= 0 of a + b*S with the least squares of relative errors over the sizes that are inside."""
+    """Return a, b >= 0 of the line a + b*S with the least squares of relative errors over the sizes `inside`."""
     # The normal equations of a + b*S, with weights that make the errors relative.
     weights = inside / seconds**2
     one, size, square = ((weights * sizes**power).sum(axis=-1) for power in range(3))
@@ -450,22 +444,22 @@ def _lines(sizes: Floats, seconds: Floats, inside: npt.NDArray[np.bool_]) -> tup
     determinant = np.maximum(one * square - size**2, 1e-12 * one * square)
     latency, per_byte = (time * square - product * size) / determinant, (product * one - time * size) / determinant
 
-    # Where a or b would be negative it is 0, and the other one alone is fitted; what is 0 but for rounding is 0.
+    # A negative a or b, or one that is 0 up to rounding, becomes 0, and the other one is fitted alone.
     flat, through_zero = per_byte * size <= 1e-9 * latency * one, latency <= 0
     latency = np.where(flat, time / one, np.where(through_zero, 0, latency))
     return latency, np.where(flat, 0, np.where(through_zero, product / square, per_byte))
 
 
 def curve_remarks(rows: Sequence[Observed], known: CurveFit | None = None) -> Iterator[str]:
-    """Return what a curve, by ascending size, says without any model of its machine, a sentence each.
+    """Yield remarks on a curve (by ascending size) that need no model of its machine.
 
-    `known` is the fit to just these rows, if there is one.
+    `known` is the fit to these rows, if there is one.
     """
     notes = dict.fromkeys(filter(None, (str(row.note.brief) for row in rows)))
     if notes:
         yield f"remarks on its rows: {'; '.join(notes)}"
 
-    # With few samples nothing is known of their noise: their interval is infinite.
+    # With few samples, the noise is unknown and the interval infinite.
     wide = [row for row in rows if NOISY < row.relative_halfwidth < math.inf]
     if wide:
         worst = max(wide, key=lambda row: row.relative_halfwidth)
@@ -485,9 +479,9 @@ def _against_fit(rows: Sequence[Observed], known: CurveFit | None) -> Iterator[s
     except Unfit as error:
         yield f"no fit: {error}"
         return
-    rate = f"{fitted.rate / 1e9:.3g} GB/s" if math.isfinite(fitted.rate) else "no size large enough to see a rate"
+    rate = f"{fitted.rate / 1e9:.3g} GB/s" if math.isfinite(fitted.rate) else "no size large enough to show a rate"
     pieces = f" (pieces: {len(fitted.pieces)})" if fitted.pieces else ""
-    latency = format_seconds(fitted.latency) if fitted.latency > 0 else "not seen without smaller sizes"
+    latency = format_seconds(fitted.latency) if fitted.latency > 0 else "unknown without smaller sizes"
     yield f"fitted by itself{pieces}: latency {latency}, {rate}"
     far = []
     for row in rows:

@@ -1,8 +1,8 @@
-"""Whether measured times are as expected of a healthy machine.
+"""Diagnosis of a curve: measured times against those of a healthy machine.
 
-The model's errors at neighbouring sizes go together (model/predict.py), so a stretch of sizes is
-judged as a whole: the mean of the logarithms of measured over expected times, with more weight on sizes that the model
-knows better, in standard deviations of that mean between machines that no fit has seen.
+The model's errors at neighbouring sizes are correlated (model/predict.py), so stretches of sizes are judged as a whole.
+The statistic is the weighted mean of the logarithms of measured over expected times, in standard deviations of that
+mean between machines that no fit has seen.
 """
 
 import math
@@ -31,46 +31,46 @@ from collbench.topology.system import System
 from collbench.units import counted, format_rate, format_size
 
 FAR = 1.25
-"""Times the upper end of its band beyond which a size is slow: one in ten is outside, but hardly any so far."""
+"""Factor on the upper end of the band for the limit of a size; one size in ten is outside its band, but not so far."""
 SLOW, FAST = 2.8, 3.5
-"""Standard deviations from which on a curve is slow, or faster than modelled.
+"""Standard deviations at which a curve is slow, or faster than modelled.
 
-Of healthy machines that neither fit nor spreads have seen hardly more than one in twenty is then called slow, though
-stretches are four and errors have long tails (docs/analysis.md).  Nothing is broken where a machine is faster.
+Hardly more than one in twenty healthy machines that neither fit nor spreads have seen is then called slow, in spite of
+four stretches and long tails of errors (docs/analysis.md).  A faster machine is not broken.
 """
 APART = 1.5
-"""Times that rounds of a log are apart, from which on a setting, which all of them have, is not the cause."""
-LEVEL = 1.005  # times as far from the times as another reason, that no reader sees
+"""Ratio of a log's rounds from which on no setting is the cause, since all rounds have the same settings."""
+LEVEL = 1.005  # ratio of two reasons' errors that counts as equal
 OVERFULL = 1.05
-"""Share of a link's rate that nothing exceeds: times are printed with three digits or more, and rates are rounded."""
+"""Share of a link's rate that no operation exceeds, with an allowance for rounded times and rates."""
 
 _LARGE_SIZES = " above 64 MiB"
 
 
 def slow_in_words(slow: Sequence[tuple[int, float]], sizes: int) -> str:
-    """Return `2 of 30 sizes: 1 MiB 13.4x slow, 4 MiB 2.1x slow` of sizes in bytes, each with a ratio of times."""
+    """Return `2 of 30 sizes: 1 MiB 13.4x slow, 4 MiB 2.1x slow`; `slow` has sizes in bytes with ratios of times."""
     named = [f"{format_size(nbytes)} {ratio:.1f}x slow" for nbytes, ratio in slow]
     return f"{len(slow)} of {counted(sizes, 'size')}: {shortened(named)}"
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A curve: measured and expected, side by side."""
+    """A curve with its measured and expected times."""
 
     implementation: str
     measured: tuple[Observed, ...]  # by size
-    expected: tuple[Prediction, ...]  # as many, or none
+    expected: tuple[Prediction, ...]  # one per size, or none
     word: Word  # by its times alone
     remark: str = ""  # why it is unknown, or where it is slow
     reasons: tuple[Reason, ...] = ()  # the likeliest first
-    off: float = 1.0  # a typical ratio of measured to expected times, or its inverse
-    limit: float = math.nan  # of large messages: a ratio beyond which they are slow
+    off: float = 1.0  # typical ratio of measured and expected times, at least 1
+    limit: float = math.nan  # largest ratio of large messages that is not slow
     sight: Sight = UNSEEN
-    assumed: str = ""  # of its run, which the log does not say
-    together: bool = False  # whether sizes are slow together, so that reasons are looked for
-    system: System | None = None  # that it was held against
-    refuted: bool = False  # whether it is faster than links carry
-    faster: str = ""  # which round of a log was much faster than the judged one
+    assumed: str = ""  # assumptions about the run that the log does not tell
+    together: bool = False  # whether sizes are slow together, which calls for reasons
+    system: System | None = None  # the system that it is compared with
+    refuted: bool = False  # whether it is faster than the system's links allow
+    faster: str = ""  # the much faster round of a log, in words
 
     @property
     def title(self) -> str:
@@ -84,26 +84,26 @@ class Diagnosis:
 
     @property
     def judged(self) -> bool:
-        """Whether its times were held against anything that could be right."""
+        """Whether its times were compared with a possible system."""
         return not math.isnan(self.limit)
 
     @property
     def choices(self) -> list[str]:
-        """Choices of NCCL that its own table would not make, whatever the word."""
+        """Choices of NCCL that differ from its own table."""
         return unlike_table(self.measured, self.expected)
 
     @property
     def sizes(self) -> list[Judgement]:
         """A judgement of every size."""
-        found = []
+        judgements = []
         for row, other in zip_longest(self.measured, self.expected):
             size = _judged_size(row, other) if other else Judgement(row.what, "", Word.UNKNOWN)
             unknown = replace(size, word=Word.UNKNOWN, reason="not judged", limit=math.nan)
-            found.append(size if self.judged else unknown)
-        return found
+            judgements.append(size if self.judged else unknown)
+        return judgements
 
     def likely(self) -> Iterator[tuple[str, str]]:
-        """Return the first reasons in words, each with what to do; later ones are hardly ever right."""
+        """Yield the first reasons in words, each with its fix; later ones are hardly ever right."""
         for reason in self.reasons[:LISTED]:
             facts = f" ({'; '.join(reason.facts)})" if reason.facts else ""
             misses = f"the model misses by {reason.off:.2f}x instead of {self.off:.2f}x"
@@ -111,7 +111,7 @@ class Diagnosis:
 
     @property
     def likeliest(self) -> list[str]:
-        """The first reason, and those that fit the times at least as well, where no fact of the header decides."""
+        """Names of the first reason and of equally good ones; only the first if a fact of the header supports it."""
         reasons = self.reasons[:LISTED]
         if reasons and reasons[0].facts:
             return [reasons[0].hypothesis.name]
@@ -125,16 +125,16 @@ class Diagnosis:
         if self.implementation.startswith(COPIES):
             return "see `nvidia-smi nvlink --status` for links that are down, and `nvidia-smi topo -p2p r` for paths"
         if self.faster:
-            return "no setting is the cause, which is as it is in every round; look for other jobs, and for throttling"
+            return "no setting is the cause, since all rounds have the same ones; look for other jobs and throttling"
         if len(self.measured) < FEWEST:
-            return f"{FEWEST} sizes or more would tell a reason, from 8 bytes on"
-        return f"reason unknown: times are {self.off:.2f}x off, and nothing that the model can change explains it"
+            return f"reason unknown: give at least {FEWEST} sizes, from 8 bytes on"
+        return f"reason unknown: times are {self.off:.2f}x off, and no change of the modelled machine explains them"
 
 
 def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
-    """Compare results of one implementation at all sizes with a system; return the verdict, and reasons if it is slow.
+    """Compare a curve of one implementation with a system; return the verdict, with reasons if it is slow.
 
-    The system is None if the machine is not known; `expect` predicts cases on a system by an implementation.
+    The system is None if the machine is unknown.  `expect` predicts cases on a system by an implementation.
     """
     return with_reasons(judge_curve(rows, system, facts, expect), facts, expect)
 
@@ -142,7 +142,7 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
 def judge_curve(rows: Sequence[Observed], system: System | None, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
     """Return the verdict without reasons.
 
-    Where a log does not say how its run was started, or by which release, the curve is slow only if it is so by all.
+    If a log does not tell the launch or the release of NCCL, the curve is slow only if it is slow for all choices.
     """
     systems: Sequence[System | None] = (system,)
     if system and rows[0].case.ranks > 1 and called(rows[0].implementation) == "nccl":
@@ -160,7 +160,7 @@ def judge_curve(rows: Sequence[Observed], system: System | None, facts: RunFacts
 def judge_by_candidates(
     curves: Sequence[Sequence[Observed]], found: Sequence[Candidate], facts: RunFacts
 ) -> tuple[list[Diagnosis], list[Candidate]]:
-    """Hold curves against every candidate; return a diagnosis of each, and the candidates that the times leave."""
+    """Compare curves with every candidate; return a diagnosis of each curve, and the candidates not refuted."""
     if not found:
         return [judge_curve(rows, None, facts) for rows in curves], []
     every: dict[str, list[Diagnosis]] = {}
@@ -168,21 +168,21 @@ def judge_by_candidates(
         every[candidate.choice] = [judge_curve(rows, candidate.part(rows[0].case.ranks), facts) for rows in curves]
     left = [candidate for candidate in found if not any(diagnosis.refuted for diagnosis in every[candidate.choice])]
 
-    # The times refute all of them, or the only one: the first says how.
+    # If the times refute all candidates, the first one gives the reason.
     choices = [candidate.choice for candidate in left or found[:1]]
     by_curve = zip(*(every[choice] for choice in choices), strict=True)
     return [with_reasons(_agreed(each, choices), facts) for each in by_curve], left or list(found)
 
 
 def _agreed(every: Sequence[Diagnosis], choices: Sequence[str]) -> Diagnosis:
-    """Return the diagnosis that is nearest to the times, with the word on which all candidates agree."""
+    """Return the diagnosis nearest to the times, with the word that the candidates agree on."""
     judged = [diagnosis for diagnosis in every if diagnosis.judged] or every
     words = {diagnosis.word for diagnosis in judged}
     nearest = min(judged, key=lambda diagnosis: diagnosis.off)
     if Word.SLOW in words and len(words) > 1:
         return replace(nearest, word=Word.UNKNOWN, remark=_choices(every, choices), together=False)
 
-    # Faster than one of them is modelled is as expected of another.
+    # A curve that is FAST for one candidate is as expected for another.
     word = next(word for word in (Word.UNKNOWN, Word.SLOW, Word.OK, Word.FAST) if word in words)
     nearest = min((each for each in judged if each.word is word), key=lambda diagnosis: diagnosis.off)
     sight = Sight.of_all(diagnosis.sight for diagnosis in judged)
@@ -190,14 +190,14 @@ def _agreed(every: Sequence[Diagnosis], choices: Sequence[str]) -> Diagnosis:
 
 
 def _choices(every: Sequence[Diagnosis], choices: Sequence[str]) -> str:
-    """Return which of the candidates make a curve slow, and which do not."""
+    """Return in words for which candidates a curve is slow, and for which it is not."""
     slow = [choice for diagnosis, choice in zip(every, choices, strict=True) if diagnosis.word is Word.SLOW]
     other = [choice for choice in choices if choice not in slow]
-    return f"slow as {shortened(slow)}, and not as {shortened(other)}: say which it is (--on, --nodes)"
+    return f"slow as {shortened(slow)}, but not as {shortened(other)}: name the system (--on, --nodes)"
 
 
 def with_reasons(diagnosis: Diagnosis, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
-    """Return the diagnosis with reasons, if its sizes are slow together, and with what another round says."""
+    """Return the diagnosis with reasons if its sizes are slow together, and with a faster round if there is one."""
     if diagnosis.word is not Word.SLOW:
         return diagnosis
     slow = {nbytes for nbytes, _ in slow_sizes(diagnosis.measured, diagnosis.expected)}
@@ -207,7 +207,7 @@ def with_reasons(diagnosis: Diagnosis, facts: RunFacts, expect: Expect = curve) 
         part = diagnosis.system.part(diagnosis.measured[0].case.ranks)
         reasons = explain(ComparedCurve(diagnosis.measured, diagnosis.expected, part), facts, expect)
 
-    # A setting is as it is in every round.
+    # A faster round rules out settings, which all rounds share.
     reasons = tuple(reason for reason in reasons if not faster or reason.hypothesis.shape)
     return replace(
         diagnosis, reasons=reasons, faster=faster, remark="; ".join(filter(None, (diagnosis.remark, faster)))
@@ -215,9 +215,9 @@ def with_reasons(diagnosis: Diagnosis, facts: RunFacts, expect: Expect = curve) 
 
 
 def faster_round(rows: Sequence[Observed], slow: Collection[int]) -> str:
-    """Return `the second round was 4.0x faster` of a log whose rounds are far apart; empty for any other.
+    """Return `the second round was 4.0x faster` for a log with very different rounds, else an empty text.
 
-    Only the sizes count that are slow (bytes), if there are any.
+    Only the sizes in `slow` (bytes) count, if there are any.
     """
     chosen = [row for row in rows if row.case.nbytes in slow] or rows
     rounds = [row.rounds for row in chosen if isinstance(row, Reported) and row.rounds]
@@ -231,13 +231,13 @@ def faster_round(rows: Sequence[Observed], slow: Collection[int]) -> str:
 
 
 def _severity(diagnosis: Diagnosis) -> tuple[int, float]:
-    """Return how bad a word is, to choose the mildest; the first of those that are all OK, or all slow."""
+    """Return the sort key of a diagnosis by its word; the smallest is the mildest, and the first wins a tie."""
     mild = diagnosis.word in (Word.OK, Word.SLOW)
     return ([*Word][::-1].index(diagnosis.word), 0.0 if mild else diagnosis.off)
 
 
 def _narrowest(diagnosis: Diagnosis, others: Iterable[Diagnosis]) -> Sight:
-    """Return what all the others would see too, as slowdowns of what *diagnosis* expects."""
+    """Return the slowdowns, of the expectation of *diagnosis*, that all judged diagnoses would see."""
     sights = []
     for other in others:
         if other.judged:
@@ -247,7 +247,7 @@ def _narrowest(diagnosis: Diagnosis, others: Iterable[Diagnosis]) -> Sight:
 
 
 def _judge(rows: Sequence[Observed], system: System | None, facts: RunFacts, expect: Expect) -> Diagnosis:
-    """Return the word without reasons."""
+    """Return the diagnosis for one system, without reasons."""
     rows = tuple(sorted((row.worst for row in rows), key=lambda row: row.case.nbytes))
     name = rows[0].implementation
     if rows[0].case.ranks == 1:
@@ -265,20 +265,20 @@ def _judge(rows: Sequence[Observed], system: System | None, facts: RunFacts, exp
         return Diagnosis(name, rows, expected, Word.UNKNOWN, unlike, refuted=bool(refuted))
     diagnosis = _held_together(ComparedCurve(rows, expected, used))
 
-    # It was held against as few nodes as the ranks fill; on more it may be right.
+    # The system has as few nodes as the ranks fill; on more nodes, the times may be as expected.
     if facts.unplaced and diagnosis.word is Word.SLOW:
         return replace(diagnosis, word=Word.UNKNOWN, remark=facts.unplaced, limit=math.nan)
     return diagnosis
 
 
 def _held_together(compared: ComparedCurve) -> Diagnosis:
-    """Judge the sizes of a curve together, where there are enough, and each by its own limit."""
+    """Judge the sizes of a curve together if there are enough, and each by its own limit."""
     rows, expected = compared.rows, compared.expected
     slow = slow_sizes(rows, expected)
-    found = Judgement("", "", Word.OK)
+    whole = Judgement("", "", Word.OK)
     if len(rows) >= FEWEST and not rows[0].implementation.startswith(COPIES):
-        found = judge(compared.sizes, compared.logs(compared.healthy), compared.errors(compared.system))
-    word, remark, limit = found.word, found.reason, found.limit
+        whole = judge(compared.sizes, compared.logs(compared.healthy), compared.errors(compared.system))
+    word, remark, limit = whole.word, whole.reason, whole.limit
     together = word is Word.SLOW
     if together and slow:
         remark += f"; most of all {slow_in_words(slow, len(rows))}"
@@ -295,16 +295,16 @@ def _held_together(compared: ComparedCurve) -> Diagnosis:
 
 
 def limit_of(row: Observed, expected: Prediction) -> float:
-    """Return the ratio of measured over expected time beyond which a size is slow.
+    """Return the largest ratio of measured over expected time of a size that is not slow.
 
-    A row of copies between GPUs is the slowest of all pairs, so there the band alone decides.
+    A row of copies between GPUs is the slowest of all pairs, so its limit is the end of the band.
     """
     far = 1.0 if row.implementation.startswith(COPIES) else FAR
     return far * expected.band[1] / expected.seconds
 
 
 def slow_sizes(rows: Sequence[Observed], expected: Sequence[Prediction]) -> list[tuple[int, float]]:
-    """Return the sizes of a curve in bytes that are slower than their limits, with their ratios, the slowest first."""
+    """Return the sizes (bytes) above their limits with their ratios, the slowest first."""
     slow = []
     for row, other in zip(rows, expected, strict=True):
         ratio = row.typical / other.seconds
@@ -335,7 +335,7 @@ def _judged_size(row: Observed, expected: Prediction) -> Judgement:
 def _sight(rows: Sequence[Observed], expected: Sequence[Prediction], limit: float, longer: Sequence[float]) -> Sight:
     """Return the sight of a curve, given the limit of its large messages.
 
-    `longer` is how many times longer than elsewhere its sizes are expected to take: by so much is less seen there.
+    `longer` has factors on the slowdown of each size, for an expectation of longer times than the reference's.
     """
     singles = []
     for row, other, times in zip(rows, expected, longer, strict=True):
@@ -348,17 +348,17 @@ def _sight(rows: Sequence[Observed], expected: Sequence[Prediction], limit: floa
 
 
 def narrow_shares(rows: Sequence[Observed]) -> str:
-    """Return why times are not judged where ranks' shares of most sizes are no whole loads; empty elsewhere."""
+    """Return why times are not judged if ranks' shares of most sizes are no multiples of 16 bytes; else empty."""
     shares = [row.case.nbytes // row.case.ranks % 16 for row in rows if row.case.collective.sharded]
     if 2 * sum(map(bool, shares)) <= len(rows):
         return ""
-    return "ranks' shares are no multiples of 16 bytes, so NCCL loads less at a time, which is not modelled"
+    return "ranks' shares are no multiples of 16 bytes; the model does not cover NCCL's narrower loads then"
 
 
 def _more_than_links_carry(system: System, rows: Sequence[Observed]) -> str:
-    """Say what refutes the system: more bytes in a second than its busiest link carries, whatever the algorithm."""
+    """Return why a system is refuted: more bytes per second than its busiest link carries with any algorithm."""
     fullest, words = OVERFULL, ""
-    # What NCCL takes for a link of a node is less than it carries.
+    # NCCL's own rate of a node's link is less than its real rate.
     if not system.spec_rate and system.nodes < 2:
         return ""
     for row in rows:
@@ -370,24 +370,24 @@ def _more_than_links_carry(system: System, rows: Sequence[Observed]) -> str:
         if share > fullest:
             line = f"{share:.0%} of their {format_rate(limit.line)} GB/s"
             fullest, words = share, f"at {format_size(row.case.nbytes)} {limit.where} would carry {line}"
-    fix = "the ranks ran on another machine, or on other nodes of it; name it with --on and --nodes"
+    fix = "the ranks ran on another machine or on other nodes; name them with --on and --nodes"
     if system.nodes > 1 and transport(system) == "ib" and rows[0].case.collective.name == "allreduce":
         fix += "; or [nic] sharp = true"
     return f"{words}: {fix}" if words else ""
 
 
 class Stretch(NamedTuple):
-    """Sizes that are judged together: the logarithm of their times over healthy ones, and its standard deviation."""
+    """Sizes that are judged together."""
 
     where: str
-    off: float
-    spread: float
+    off: float  # mean logarithm of measured over healthy times
+    spread: float  # standard deviation of `off` between healthy machines
 
 
 def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> Judgement:
     """Judge the logarithms of measured over expected times, by ascending size in bytes.
 
-    The limit is that of the large messages; NaN where fewer than three sizes are.
+    The limit is that of the large messages; NaN with fewer than three large sizes.
     """
     stretches = list(_stretches(sizes, smoothed(logs) - errors.mean, errors.covariance))
     limit = math.nan
@@ -396,19 +396,19 @@ def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> Judgement:
     for word, end, bound, most in ((Word.SLOW, max, SLOW, "at most"), (Word.FAST, min, -FAST, "at least")):
         far = end(stretches, key=lambda stretch: stretch.off / stretch.spread)
         if far.off / bound > far.spread:
-            usual = f"healthy ones take {most} {np.exp(bound * far.spread):.2f}x"
+            usual = f"healthy machines take {most} {np.exp(bound * far.spread):.2f}x"
             remark = f"{np.exp(far.off):.2f}x the usual time of such machines{far.where}; {usual}"
             return Judgement("", "", word, remark, limit=limit)
     return Judgement("", "", Word.OK, limit=limit)
 
 
 def _stretches(sizes: Sequence[int], off: Floats, covariance: Floats) -> Iterator[Stretch]:
-    """Yield all sizes, and those of latency, of neither, and of bandwidth by themselves."""
+    """Yield the stretch of all sizes, and those of small, middle and large messages."""
     kinds = np.array([regime(size) for size in sizes])
     parts = {" below 64 KiB": kinds == 0, " from 64 KiB to 64 MiB": kinds == 1, _LARGE_SIZES: kinds == 2}
     for where, chosen in {"": kinds >= 0, **parts}.items():
         if chosen.sum() >= FEWEST:
-            # The mean of the sizes, with more weight on those that the model knows better.
+            # The mean of the sizes, weighted by the inverse variance of the model.
             inside = covariance[np.ix_(chosen, chosen)]
             weights = 1 / np.diag(inside)
             weights /= weights.sum()

@@ -1,4 +1,4 @@
-"""The measured curves of runs, with a fit to each: its numbers, and what is said of them."""
+"""Fits of the measured curves of runs: numbers, warnings and crossings."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,23 +28,23 @@ from collbench.units import RANGE, counted, format_rate, format_seconds, format_
 
 LEGEND = (
     "T = a + g*sqrt(S) + b*S; latency: a; rate: GB/s, 1/b; half at: size with half the rate;\n"
-    "bend: from here on a byte takes longer (a cache ends); off: median residual"
+    "bend: size from which on a byte takes longer (end of a cache); off: median residual"
 )
 
 
 @dataclass(frozen=True)
 class FittedCurve(Shown):
-    """An implementation at a kind of case, over sizes: samples in seconds for each."""
+    """The samples of an implementation in a kind of case, by size, with a fit."""
 
-    case: Case  # of no size
+    case: Case  # without a size
     implementation: str
-    samples: Mapping[int, tuple[float, ...]]
+    samples: Mapping[int, tuple[float, ...]]  # seconds
     fit: CurveFit | None = None
     reason: str = ""  # why there is no fit
-    scatter: str = ""  # how far rounds of a size are apart
+    scatter: str = ""  # the spread of a size's rounds in words
 
     def warnings(self) -> Iterator[str]:
-        """Return how far rounds are apart, and what of the fit reaches beyond what was measured."""
+        """Yield the spread of rounds, and the numbers of the fit that are extrapolated."""
         if self.scatter:
             yield f"{self.scatter}: the medians are fitted"
         if not self.fit:
@@ -57,7 +57,7 @@ class FittedCurve(Shown):
             yield f"the rate is extrapolated: {format_size(last)}, the largest size, does not reach half of it"
 
     def fields(self) -> dict[str, Any]:
-        """Return a curve for `--json`: seconds, bytes, bytes per second; null stands for infinite."""
+        """Return the curve for `--json` in seconds, bytes and bytes per second; null for infinite."""
         names = {"collective": self.case.collective.name, "dtype": self.case.dtype.name, "ranks": self.case.ranks}
         names |= self.case.properties | {"implementation": self.implementation}
         if not self.fit:
@@ -86,10 +86,10 @@ def _finite(value: float) -> float | None:
 
 
 def curves(runs: Sequence[Run]) -> list[FittedCurve]:
-    """Return every curve of the runs, fitted; UsageError if the runs are of different machines."""
+    """Return the fitted curves of the runs; UsageError if the runs are of different machines."""
     machines = dict.fromkeys(run.header.topology.name or "?" for run in runs)
     if len(machines) > 1:
-        raise UsageError(f"the runs are of different machines ({'; '.join(machines)}); fit each by itself")
+        raise UsageError(f"the runs are of different machines ({'; '.join(machines)}); fit each separately")
     fitted: list[FittedCurve] = []
     for (case, name), rows in by_key(measured(runs), lambda row: row.curve).items():
         samples: dict[int, tuple[float, ...]] = {}
@@ -107,7 +107,7 @@ def curves(runs: Sequence[Run]) -> list[FittedCurve]:
 
 
 def measured(runs: Sequence[Run]) -> list[Observed]:
-    """Return rows that were right and have a time; not those of 0 bytes, which other tools print for rounded sizes."""
+    """Return the correct rows with a time, without those of 0 bytes, which other tools print for rounded sizes."""
     return [result for run in runs for result in observed(run.cases) if result.case.nbytes > 0]
 
 
@@ -140,15 +140,15 @@ COLUMNS: tuple[Column[FittedCurve], ...] = (
     Column("bend", _bend, importance=4),
     Column("off", lambda curve: curve.fit and curve.fit.errors[0], "{:.1%}".format, 5, "<"),
 )
-"""Of a fitted curve; of another its name."""
+"""The columns of a fitted curve; a curve without a fit has only its name."""
 
 
 def pieces_in_words(curve: FittedCurve) -> Iterator[str]:
-    """Return why a curve is in pieces, how far they are off, and a line for each; nothing of three numbers."""
+    """Yield the reason and the errors of a curve in pieces, and a line for each piece; nothing for other curves."""
     if curve.fit and curve.fit.why_pieces:
         count, (typical, _, left_out, _) = len(curve.fit.pieces), curve.fit.errors
         used = f"so {counted(count, 'straight piece')} {'is' if count == 1 else 'are'} used"
-        errors = f"typical error {typical:.1%}, {left_out:.1%} at sizes that the fit has not seen"
+        errors = f"typical error {typical:.1%}, {left_out:.1%} at sizes left out of the fit"
         yield f"{curve.implementation}: {curve.fit.why_pieces}, {used} ({errors})"
         for first, last, latency, rate in curve.fit.pieces:
             per_byte = f" + S / {format_rate(rate)} GB/s" if rate < float("inf") else ""
@@ -157,13 +157,13 @@ def pieces_in_words(curve: FittedCurve) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Change:
-    """Where the faster of two implementations changes by their fits, and where the measured times themselves cross."""
+    """A crossing of two implementations' fits, and the crossings of their measured times."""
 
     case: Case
     library: str
     challenger: str
     crossing: Crossing
-    measured: tuple[tuple[int, int], ...]  # bytes between which the measured times themselves show it
+    measured: tuple[tuple[int, int], ...]  # pairs of sizes in bytes between which the measured times cross
 
     def __str__(self) -> str:
         nbytes, low, high = map(format_size, self.crossing.nbytes)
@@ -180,7 +180,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Fits(Shown):
-    """All curves of runs of one machine, a fit to each, and where a library and a hand-written implementation cross."""
+    """Fitted curves of runs of one machine, with crossings of libraries and hand-written implementations."""
 
     curves: Sequence[FittedCurve]
     changes: Sequence[Change]
@@ -210,7 +210,7 @@ class Fits(Shown):
         return {"curves": [curve.fields() for curve in self.curves], "crossings": changes}
 
     def lines(self) -> Iterator[str]:
-        """Yield a table for each case, what is to be said of its curves, and the legend."""
+        """Yield a table for each case, remarks on its curves, and the legend."""
         for case in dict.fromkeys(curve.case for curve in self.curves):
             of_case = [curve for curve in self.curves if curve.case == case]
             fitted_first = sorted(of_case, key=lambda curve: curve.fit is None)

@@ -1,4 +1,4 @@
-"""Facts of two runs' headers: what they say differently, and whether they are of one machine."""
+"""Differences of two runs' headers, and identity of their machines."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from collbench.properties import PROPERTIES
 from collbench.runfile.schema import Header
 from collbench.units import printable
 
-COMPARED_PARTS = (  # of a header, outermost first; what differs from run to run anyway is in none
+COMPARED_PARTS = (  # paths of a header; parts that always differ between runs are left out
     ("collbench",),
     ("environment",),
     ("topology",),
@@ -23,13 +23,13 @@ COMPARED_PARTS = (  # of a header, outermost first; what differs from run to run
     ("interleaved", "setting"),
 )
 _FLEETING = {"shm_free"}
-_LONGEST = 60  # characters of a value that are shown
+_LONGEST = 60  # shown characters of a value
 _ABSENT = object()
 _COUNT = re.compile(r"^\d+ (ranks? on \d+ )?x ")
 
 
 class Difference(NamedTuple):
-    """A fact by its place in the header, and what either run says; `-` where it says nothing."""
+    """A fact by its place in the header, with the values of both runs; `-` if a run has none."""
 
     name: str
     base: str
@@ -37,16 +37,17 @@ class Difference(NamedTuple):
 
 
 def differences(base: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
-    """Return what two headers say differently, in the order of the header's parts."""
+    """Yield the differences of two headers, in the order of the header's parts."""
     for path in COMPARED_PARTS:
         yield from _between(".".join(path), _at(base, path), _at(new, path))
 
 
 def machine_key(header: Header) -> tuple[str, ...]:
-    """Return what tells the machine of a run from others; () if unknown.
+    """Return a key of a run's machine; () if unknown.
 
-    That is the GPUs or sockets that ranks run on, or the model.  Not how many there are, nor the host's name, which
-    changes with every container.  A log of another tool has them in its topology's name, `8 x NVIDIA H100 on 2 nodes`.
+    The key is the kinds of GPUs or sockets of the ranks, or the model.  Their number does not count, and the host's
+    name changes with every container.  A log of another tool has the GPUs in the name of its topology, `8 x NVIDIA H100
+    on 2 nodes`.
     """
     topology = header.topology
     if topology.model:
@@ -78,7 +79,7 @@ def _between(name: str, base: Any, new: Any) -> Iterator[Difference]:
         for key in dict.fromkeys(keys):
             if key not in _FLEETING:
                 yield from _between(f"{name}.{key}", _at(base, (key,)), _at(new, (key,)))
-    # A list of records, such as caches, differs record by record.
+    # Lists of records, like caches, are compared record by record.
     elif _records(base) and _records(new) and len(base) == len(new):
         for number, pair in enumerate(zip(base, new, strict=True)):
             yield from _between(f"{name}.{number}", *pair)

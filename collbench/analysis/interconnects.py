@@ -1,7 +1,7 @@
-"""Which interconnect is fastest at which size: one collective on several systems, predicted, measured or imported.
+"""Comparison of interconnects: the fastest of several systems at each size.
 
-An interconnect is a described system or the machine of a run.  A table has a row for each size and a cell for each
-interconnect: its best time, and the ratio to the first interconnect's.
+An interconnect is a described system or the machine of a run, with predicted, measured or imported times.  A table has
+a row for each size and a cell for each interconnect: its best time, and the ratio to the first interconnect's.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ from collbench.units import format_range, format_seconds, format_size, printable
 
 
 def common_ranks(systems: Sequence[System]) -> int | None:
-    """Return the largest number of ranks that one of the systems has and all can have; None if there is none."""
+    """Return the largest number of ranks of a system that all systems can have, or None."""
     for count in sorted({system.ranks for system in systems}, reverse=True):
         if all(can_have(system, count) for system in systems):
             return count
@@ -32,14 +32,14 @@ def common_ranks(systems: Sequence[System]) -> int | None:
 
 
 def can_have(system: System, ranks: int) -> bool:
-    """Return whether so many ranks are some GPUs of one node, or whole nodes that exist or that cards can join."""
+    """Return whether ranks fit one node of a system, or whole nodes that exist or that network cards can join."""
     whole = ranks % system.gpus == 0 and (system.nics is not None or ranks <= system.ranks)
     return ranks <= system.gpus or whole
 
 
 Selected = Callable[[Case, str], bool] | None
 Chosen = Callable[[str], bool]
-"""Whether an implementation of that name may stand for an interconnect."""
+"""A function that returns whether the implementation *name* may stand for an interconnect."""
 
 
 @dataclass(frozen=True)
@@ -53,30 +53,30 @@ class Interconnect:
 
     @property
     def origin(self) -> str:
-        """`predicted`, `measured`, `imported`, or several of them."""
+        """The origin of the times: `predicted`, `measured`, `imported`, or several."""
         return " and ".join(dict.fromkeys(row.origin for row in self.results)) or "nothing"
 
 
 def of_run(name: str, run: Run, selected: Selected = None) -> Interconnect:
-    """Return the machine of a run with the collectives that have a time, as far as they are selected."""
+    """Return the machine of a run with its selected results that have a time."""
     title = run.header.topology.name or f"a log of {run.header.imported.tool or 'another tool'}"
 
-    # The clock of another tool may have seen no time pass.
-    known = (row for row in timed(run.cases) if row.typical > 0)
-    rows = [row for row in known if not selected or selected(row.case, row.implementation)]
+    # The clock of another tool may report a time of 0.
+    positive = (row for row in timed(run.cases) if row.typical > 0)
+    rows = [row for row in positive if not selected or selected(row.case, row.implementation)]
     remarks = (f"the run was {run.cut_off}",) if run.cut_off else ()
     return Interconnect(name, title, tuple(rows), remarks)
 
 
 def of_runs(runs: Sequence[Run], selected: Selected = None) -> list[Interconnect]:
-    """Return the machines of runs by the names of their folders; a run that is given twice counts once."""
+    """Return the machines of runs, named after their folders; a run given twice counts once."""
     by_path = {str(run.path): run for run in reversed(runs)}
     paths = list(dict.fromkeys(str(run.path) for run in runs))
     return [of_run(name, by_path[path], selected) for path, name in zip(paths, short_names(paths), strict=True)]
 
 
 def short_names(words: Sequence[str]) -> list[str]:
-    """Shorten systems and paths to the preset's, the file's or the folder's name; whole where two would be alike."""
+    """Shorten systems and paths to the name of the preset, file or folder, unless two would be equal."""
     paths = [Path(word) for word in words]
     named = [path.absolute().parent.name if path.name == NAME else path.stem for path in paths]
     short = [name or word for name, word in zip(named, words, strict=True)]
@@ -84,10 +84,10 @@ def short_names(words: Sequence[str]) -> list[str]:
 
 
 class SizeRanking(NamedTuple):
-    """Which interconnects are, or may be, the fastest at a size."""
+    """The interconnects that are or may be the fastest at a size."""
 
-    names: tuple[str, ...]  # the fastest, then those that are not distinguishable from it
-    surely: bool  # whether its interval leaves all others behind; else it is likely so
+    names: tuple[str, ...]  # the fastest, then indistinguishable ones
+    surely: bool  # whether the interval of the fastest is apart from all others; else it is likely the fastest
 
     def __str__(self) -> str:
         """Return `dgx-h100`, `likely dgx-h100`, or `dgx-h100 or hgx-h200 (not distinguishable)`."""
@@ -95,7 +95,7 @@ class SizeRanking(NamedTuple):
         return f"{'' if self.surely else 'likely '}{' or '.join(self.names)}{tied}"
 
     def place(self, name: str) -> str:
-        """Return whether an interconnect is `surely`, `likely` or `perhaps` the fastest; empty if another one is."""
+        """Return `surely`, `likely` or `perhaps` for a fastest interconnect; empty for others."""
         if name not in self.names:
             return ""
         if len(self.names) > 1:
@@ -104,7 +104,7 @@ class SizeRanking(NamedTuple):
 
 
 def ranking(named: Sequence[tuple[Timed, str]]) -> SizeRanking:
-    """Rank two rows or more of one size, each with its name."""
+    """Rank at least two rows of one size, each with its name."""
     rows = sorted(named, key=lambda pair: pair[0].typical)
     (best, name), *others = rows
     tied, surely = [], True
@@ -121,20 +121,20 @@ class Cell(NamedTuple):
 
     name: str
     row: Timed
-    advantage: Advantage | None  # None for the first itself, and where the first has no time
-    fastest: str  # as SizeRanking.place says it
-    heads: bool  # whether it is the first at its size
+    advantage: Advantage | None  # None for the first itself, and if the first has no time
+    fastest: str  # the word of SizeRanking.place
+    heads: bool  # whether it is the first cell of its size
 
     @property
     def ratio(self) -> str:
-        """`2.5x` as fast as the first; `~1.1x` where intervals or bands overlap."""
+        """The speed ratio to the first: `2.5x`, or `~1.1x` if intervals or bands overlap."""
         if self.advantage is None:
             return ""
         return f"{'' if self.advantage.apart else '~'}{self.advantage.times}"
 
     @property
     def method(self) -> str:
-        """The algorithm and protocol that a model expects, or the implementation."""
+        """The algorithm and protocol by the model, or the implementation."""
         return self.row.method or self.row.note.picked or self.row.label
 
 
@@ -157,35 +157,35 @@ COLUMNS: Sequence[Column[Cell]] = (
     Column("algorithm", lambda cell: printable(cell.method), importance=1, form="<"),
     data("fastest", lambda cell: cell.fastest),
 )
-"""A table of cells, by size and in each by interconnect."""
+"""The columns of cells, by size and interconnect."""
 
 
 class SizeLine(NamedTuple):
-    """A size at which two interconnects or more have a time: a cell for each, or None where it has none."""
+    """A size with times of at least two interconnects."""
 
     nbytes: int
-    cells: tuple[Cell | None, ...]
+    cells: tuple[Cell | None, ...]  # by interconnect; None without a time
     ranking: SizeRanking
-    lead: float  # the time of the first behind the fastest, over the slowest not distinguishable from that; 0: none
+    lead: float  # time of the next interconnect over that of the slowest among the fastest; 0 without a next one
 
 
 @dataclass(frozen=True)
 class InterconnectTable:
-    """A kind of case on several interconnects, whose numbers of ranks may differ."""
+    """A kind of case on several interconnects; numbers of ranks may differ."""
 
-    kind: Case  # without size; without ranks where these differ
-    interconnects: tuple[Interconnect, ...]  # those with a time
-    ranks: tuple[int, ...]  # of each
+    kind: Case  # without a size; without ranks if they differ
+    interconnects: tuple[Interconnect, ...]  # with a time
+    ranks: tuple[int, ...]  # of each interconnect
     lines: tuple[SizeLine, ...]  # by size
 
     @property
     def title(self) -> str:
-        """`allreduce, float, sum, 16 ranks`; without ranks where these differ."""
+        """The title, without ranks if they differ: `allreduce, float, sum, 16 ranks`."""
         return self.kind.title if self.kind.ranks else self.kind.title.rpartition(", ")[0]
 
     @property
     def unlike(self) -> str:
-        """That the interconnects do not have the same number of ranks, if so."""
+        """A remark if the numbers of ranks differ; else empty."""
         if len(set(self.ranks)) == 1:
             return ""
         pairs = zip(self.interconnects, self.ranks, strict=True)
@@ -206,7 +206,7 @@ class InterconnectTable:
 
     @property
     def contests(self) -> tuple[Contest, ...]:
-        """Each interconnect against the first, over the sizes that both have a time for."""
+        """Each interconnect against the first, over their common sizes."""
         first, *others = (interconnect.name for interconnect in self.interconnects)
         contests = []
         for name in others:
@@ -217,21 +217,21 @@ class InterconnectTable:
 
     @property
     def cells(self) -> list[Cell]:
-        """All cells, by size and in each in the order of the interconnects."""
+        """All cells by size, in the order of the interconnects."""
         return [cell for line in self.lines for cell in line.cells if cell]
 
     @property
     def columns(self) -> list[Column[Cell]]:
-        """The columns, of which one says what an interval is where all of it is predicted."""
-        known = "nine in ten" if all(isinstance(cell.row, Prediction) for cell in self.cells) else "interval"
-        return [replace(column, name=known) if column.name == "interval" else column for column in COLUMNS]
+        """The columns; if all times are predicted, the interval is called "nine in ten"."""
+        name = "nine in ten" if all(isinstance(cell.row, Prediction) for cell in self.cells) else "interval"
+        return [replace(column, name=name) if column.name == "interval" else column for column in COLUMNS]
 
     def records(self) -> list[dict[str, Any]]:
         """Return a record for each size and interconnect, for JSON and CSV: seconds, and the ratio to the first."""
         return [case_fields(cell.row.case) | record(COLUMNS, cell) for cell in self.cells]
 
     def verdict(self) -> list[str]:
-        """Return which is fastest where, in sentences; as a fact only where intervals and bands do not overlap."""
+        """Return the fastest interconnects by range of sizes, in sentences."""
         expected = any(isinstance(cell.row, Prediction) for cell in self.cells)
         fastest = f"{'should be fastest' if expected else 'fastest'}: {'; '.join(self.winning_ranges)}"
         names = set(chain.from_iterable(line.ranking.names for line in self.lines))
@@ -242,10 +242,10 @@ class InterconnectTable:
 
 
 def tables(interconnects: Sequence[Interconnect], chosen: Chosen | None = None) -> list[InterconnectTable]:
-    """Return a table for each kind of case of which two interconnects, in the order of the columns, share a size.
+    """Return a table for each kind of case with a size that at least two interconnects share.
 
-    The fastest stands for an interconnect, of those that are `chosen`; without a choice of its library's times, or of
-    its exact implementations where it has no library.
+    The fastest `chosen` implementation stands for an interconnect: by default the library's, or an exact implementation
+    if there is no library.
     """
     results = chain.from_iterable(interconnect.results for interconnect in interconnects)
     kinds = dict.fromkeys(map(_kind, results))
@@ -254,35 +254,37 @@ def tables(interconnects: Sequence[Interconnect], chosen: Chosen | None = None) 
 
 
 def left_out(interconnects: Sequence[Interconnect], compared: Iterable[InterconnectTable]) -> list[str]:
-    """Return a sentence for each interconnect that is in no table, which says why."""
+    """Return the reason for each interconnect that is in no table."""
     shown = {interconnect.name for table in compared for interconnect in table.interconnects}
     reasons = []
     for interconnect in interconnects:
         if interconnect.name in shown:
             continue
-        why = "; ".join(interconnect.remarks) or "no time of a case and size that another one has"
+        why = "; ".join(interconnect.remarks) or "no case and size in common with another interconnect"
         if interconnect.results and all(row.note.bound for row in interconnect.results):
-            why = "nothing measured stands behind what is predicted, which is a bound and no expectation"
+            why = "its predictions are only bounds, since nothing was measured on it"
         reasons.append(f"{interconnect.name}: {why}")
     return reasons
 
 
 def _kind(row: Timed) -> Case:
-    """Return what rows of a table have in common; the numbers of ranks may differ."""
+    """Return the kind of case of a table's rows, without ranks, which may differ."""
     return replace(row.case.kind, ranks=0)
 
 
 def _table(kind: Case, interconnects: Sequence[Interconnect], chosen: Chosen | None) -> InterconnectTable:
-    found = {one: _usable([row for row in one.results if _kind(row) == kind], chosen) for one in interconnects}
-    rows = {interconnect: usable for interconnect, usable in found.items() if usable}
+    rows = {}
+    for interconnect in interconnects:
+        if usable := _usable([row for row in interconnect.results if _kind(row) == kind], chosen):
+            rows[interconnect] = usable
 
-    # The largest number of ranks that all have, or else the largest of each.
+    # The largest common number of ranks, or else the largest of each.
     counts = [{row.case.ranks for row in usable} for usable in rows.values()]
     common = set.intersection(*counts) if counts else set()
     ranks = tuple(max(common or count) for count in counts)
     curves = []
     for usable, count in zip(rows.values(), ranks, strict=True):
-        # What was measured later counts, by implementation.
+        # The latest measurement of an implementation counts.
         latest = {(row.case.nbytes, row.implementation): row for row in usable if row.case.ranks == count}
         curves.append(fastest_by_size(latest.values()))
     names = [interconnect.name for interconnect in rows]
@@ -309,7 +311,7 @@ def _line(nbytes: int, names: Sequence[str], rows: Sequence[Timed | None]) -> Si
 
 
 def _usable(rows: Sequence[Timed], chosen: Chosen | None) -> list[Timed]:
-    """Return the rows that may stand for an interconnect; not those that are a bound and no expectation."""
+    """Return the rows that may stand for an interconnect, without predictions that are only bounds."""
     expected: list[Any] = [row for row in rows if not row.note.bound]
     if chosen:
         return [row for row in expected if chosen(row.implementation)]

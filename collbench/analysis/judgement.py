@@ -1,6 +1,6 @@
-"""One judgement for whatever is judged: a word, what it rests on, and what could not be seen.
+"""Judgements: a word, its evidence, and the slowdowns that would be noticed.
 
-A row, a curve, a pair, a rank, a node and a run are judged alike.  cli/verdicts.py has the writers for other programs.
+Rows, curves, pairs, ranks, nodes and runs share this form.  cli/verdicts.py writes it for other programs.
 """
 
 import math
@@ -16,15 +16,15 @@ from collbench.results import Outcome, Reported, Result
 from collbench.stats import Estimate, number
 from collbench.units import counted, format_size, printable
 
-LISTED = 3  # faults that are named; the others are counted
-WIDE = 2.0  # times: a row with a higher limit is not called as expected
-MOST_SIGHT = 2.4  # times: with a higher sight of large messages nothing is called OK
+LISTED = 3  # names in a list; the others are counted
+WIDE = 2.0  # ratio; a row with a higher limit is not called "as expected"
+MOST_SIGHT = 2.4  # ratio; nothing is called OK if only a larger slowdown of large messages would be noticed
 
 
 class Word(Enum):
     """The answer to "is it right?", the worst first."""
 
-    WRONG = "WRONG"  # a result is wrong, or missing because a case failed; no time makes up for it
+    WRONG = "WRONG"  # a result is wrong, or missing because a case failed; times do not count then
     SLOW = "SLOW"
     UNKNOWN = "UNKNOWN"
     FAST = "FAST"  # faster than expected: the expectation, or the name of the system, is wrong
@@ -32,7 +32,7 @@ class Word(Enum):
 
     @property
     def bad(self) -> bool:
-        """Whether the machine is to blame."""
+        """Whether the machine is at fault."""
         return self in (Word.WRONG, Word.SLOW)
 
 
@@ -43,36 +43,36 @@ EXITS: Mapping[str, Mapping[Word, int]] = {
 
 
 def worst(words: Iterable[Word]) -> Word:
-    """Return the worst of the words; UNKNOWN of none."""
+    """Return the worst of the words; UNKNOWN if there are none."""
     return min(words, key=list(Word).index, default=Word.UNKNOWN)
 
 
 def overall(words: Iterable[Word]) -> Word:
-    """Return the word for several curves: the worst of those that could be judged, and UNKNOWN if none could."""
+    """Return the worst word of the judged curves; UNKNOWN if none was judged."""
     return worst(word for word in words if word is not Word.UNKNOWN)
 
 
 def shortened(names: Sequence[str], between: str = ", ") -> str:
-    """Return the first names, and how many more there are: `a, b, c, 2 more`."""
+    """Return the first names and the number of others: `a, b, c, 2 more`."""
     more = [f"{len(names) - LISTED} more"] if len(names) > LISTED else []
     return between.join([*names[:LISTED], *more])
 
 
 def not_judged(curves: Iterable[tuple[str, Word]]) -> list[str]:
-    """Return which curves, each with its word, could not be judged: `alltoall, float, 8 ranks, nccl not judged`."""
+    """Return a list with the names of UNKNOWN curves: `alltoall, float, 8 ranks, nccl not judged`; [] without any."""
     unknown = [name for name, word in curves if word is Word.UNKNOWN]
     return [f"{shortened(unknown, ' and ')} not judged"] if unknown else []
 
 
 class Sight(NamedTuple):
-    """The slowdowns, in times, that a judgement would notice in all but one of fifty machines; NaN: no such sizes."""
+    """The smallest slowdowns, as ratios, that a judgement notices on 49 of 50 machines; NaN without these sizes."""
 
     large: float = math.nan  # of the sizes above 64 MiB together, or of the largest size
     singles: tuple[float, float, float] = (math.nan,) * 3  # of any one size: below 64 KiB, between, above 64 MiB
 
     @classmethod
     def of(cls, large: float, sizes: Iterable[tuple[int, float]]) -> Self:
-        """Return the sight of a curve: of its large messages, and of each of its sizes in bytes."""
+        """Return the sight of a curve from that of its large messages and of each size in bytes."""
         singles = [math.nan] * 3
         for nbytes, least in sizes:
             singles[regime(nbytes)] = _largest((singles[regime(nbytes)], least))
@@ -80,19 +80,19 @@ class Sight(NamedTuple):
 
     @classmethod
     def of_all(cls, sights: Iterable["Sight"]) -> Self:
-        """Return what several judgements would all notice."""
+        """Return the slowdowns that each of several judgements would notice."""
         every = list(sights)
         singles = [_largest(each) for each in zip(*(sight.singles for sight in every), strict=True)]
         return cls(_largest(sight.large for sight in every), (singles[0], singles[1], singles[2])) if every else cls()
 
     @property
     def single(self) -> float:
-        """The slowdown of a single size that would be noticed, whichever it is."""
+        """The slowdown that would be noticed at any single size."""
         return _largest(self.singles)
 
     @property
     def enough(self) -> bool:
-        """Whether it suffices to call a curve OK."""
+        """Whether a curve may be called OK."""
         return self.large <= MOST_SIGHT
 
     def __str__(self) -> str:
@@ -120,7 +120,7 @@ UNSEEN = Sight()
 
 
 def times(ratio: float) -> str:
-    """Return a ratio as text, rounded up, so that no more is promised than holds: `1.6x`, `12x`."""
+    """Return a ratio as text: `1.6x`, `12x`.  It is rounded up, so that no smaller slowdown is promised."""
     return f"{math.ceil(10 * ratio - 1e-6) / 10:.1f}x" if ratio <= 9.9 else f"{math.ceil(ratio)}x"
 
 
@@ -137,19 +137,19 @@ class Judgement(Shown):
     word: Word
     reason: str = ""
     ratio: Estimate = NO_RATIO  # measured over expected time
-    usual: tuple[float, float] = (math.nan, math.nan)  # ratios between which nine of ten healthy ones lie
-    limit: float = math.nan  # the ratio beyond which it is called slow
+    usual: tuple[float, float] = (math.nan, math.nan)  # band of ratios with nine of ten healthy machines
+    limit: float = math.nan  # a higher ratio is SLOW
 
     @property
     def kind(self) -> str:
-        """The group that it is counted in among many."""
+        """The words under which many judgements are counted."""
         if self.word is Word.OK and not self.reason:
             return "as expected" if not self.limit > WIDE else "within wide bands"
         return self.word.value if self.word.bad or self.word is Word.FAST else self.reason
 
     @property
     def says(self) -> str:
-        """The word for people: of a row within a wide band not that it is as expected."""
+        """The judgement in the last column of tables; a row with a wide band is not called as expected."""
         if self.word is Word.UNKNOWN and self.reason:
             return self.reason
         if self.word is not Word.OK:
@@ -168,15 +168,15 @@ class Judgement(Shown):
 class Correctness(Shown):
     """The outcome of the rows of a curve or of a run."""
 
-    right: int = 0  # with a time, and nothing known to be wrong
-    unchecked: int = 0  # of these, reported by a tool that did not check
-    disturbed: int = 0  # of these, with times that say more of the machine, which are not judged
+    right: int = 0  # rows with a time and no known error
+    unchecked: int = 0  # of `right`, rows of a tool that did not check results
+    disturbed: int = 0  # of `right`, rows disturbed by other programs, with times that are not judged
     faults: tuple[Result, ...] = ()  # wrong or failed
-    untried: int = 0  # skipped by an implementation that has faults
+    untried: int = 0  # skipped after a fault of the same implementation
 
     @classmethod
     def of(cls, results: Iterable[Result]) -> Self:
-        """Count results; those that an implementation cannot do by its nature, and predictions, are not counted."""
+        """Count results, without predictions and without cases that an implementation does not support."""
         right, faults, skipped = [], [], []
         for result in results:
             if result.outcome.bad:
@@ -196,14 +196,14 @@ class Correctness(Shown):
 
     @property
     def total(self) -> int:
-        """Rows that should be right."""
+        """Rows that should be correct."""
         return self.right + len(self.faults) + self.untried
 
     def in_words(self, named: bool = True) -> str:
-        """Return `28 of 30 rows right; WRONG: 1 MiB, ring-flags: rank 1, ...`; `named` with the implementations."""
-        words = [f"{self.right - self.unchecked} of {self.total} rows right"]
+        """Return `28 of 30 results correct; 1 MiB allreduce ring: WRONG: ...`; `named` adds collectives and names."""
+        words = [f"{self.right - self.unchecked} of {self.total} results correct"]
         if self.unchecked == self.total > 0:
-            words = [f"{counted(self.total, 'row')}, none of them checked"]
+            words = [f"{counted(self.total, 'result')}, none of them checked"]
         elif self.unchecked:
             words.append(f"{self.unchecked} not checked")
         if self.disturbed:

@@ -1,7 +1,7 @@
-"""Which system a run was measured on: as the user names it, or as it was discovered; or all presets that fit its log.
+"""The system of a run: named by the user, discovered, or the presets that fit its log.
 
-Nobody names the system of most logs, and many lists of ranks are trimmed.  So a run has candidates, each a system on a
-number of nodes; those that the log or the times rule out drop out (`diagnose.judge_by_candidates`).
+Most logs do not name their system, and many lists of ranks are incomplete.  A run therefore has candidates: systems,
+each on a number of nodes.  The log and the times rule some of them out (`diagnose.judge_by_candidates`).
 """
 
 import re
@@ -24,34 +24,34 @@ from collbench.units import counted, printable
 
 
 def machine(run: Run, name: str | None) -> System:
-    """Return the system of a run, or the one of that name; UsageError, saying why, if none is known to be like it."""
+    """Return the system *name*, or the system of the run; UsageError with the reason if there is none."""
     named = files.load(name) if name else None
     topology = discovered(run)
     if run.header.topology.copied:
         raise UsageError(run.header.topology.copied)
     if run.header.topology.shared:
         why = f"several ranks share a GPU. {ALONE}"
-        renamed = "; or give hosts of one name their own" if run.header.imported.tests else ""
+        renamed = "; or give each host its own name" if run.header.imported.tests else ""
         raise UsageError(f"{why}; {_GOOD}{renamed}")
     if hosts := run.header.topology.uneven:
         spread = f"{len(hosts)} hosts have {min(hosts)} to {max(hosts)} ranks each"
-        raise UsageError(f"{spread}, and the model knows even spreads only; {_GOOD}")
+        raise UsageError(f"{spread}, and the model needs the same number on each; {_GOOD}")
     if named and not (topology and topology.sliced):
         return as_it_ran(named, run)
     if not topology or not topology.devices:
-        raise UsageError(f"the machine is not known; {_how_to_name_it(run)}")
+        raise UsageError(f"the machine is unknown; {_how_to_name_it(run)}")
     return as_it_ran(as_system(topology), run)
 
 
 def trimmed(run: Run) -> str:
-    """Return a sentence on a foreign log that lists some of its ranks only; empty for any other run."""
+    """Return a sentence on a foreign log that lists only some of its ranks; empty for other runs."""
     listed = f"{run.header.topology.listed} of {run.header.topology.ranks}"
-    why = f"the list of ranks is trimmed ({listed}): the number of nodes is not known; give --nodes N (NVL72: racks)"
+    why = f"the list of ranks is incomplete ({listed}) and the number of nodes unknown; give --nodes N (NVL72: racks)"
     return why if run.header.topology.listed else ""
 
 
 def contradicted(system: System, run: Run, nodes: int) -> str:
-    """Return a sentence on a run that lists its ranks on other nodes than so many; empty for others, and for racks."""
+    """Return a sentence if the run lists its ranks on another number of nodes; else empty, also for racks."""
     listed, host = run.header.topology.nodes, printable(run.header.environment.host or "unknown")
     if system.is_rack or listed in (0, nodes):
         return ""
@@ -60,7 +60,7 @@ def contradicted(system: System, run: Run, nodes: int) -> str:
 
 
 def fitting(run: Run) -> dict[str, int]:
-    """Return presets with the GPUs that a foreign log names, those that it fills first; each with its nodes, or 0."""
+    """Return the presets with a foreign log's GPUs, with the number of nodes or 0; presets that it fills come first."""
     named, ranks = _NAMED.fullmatch(run.header.topology.name), run.header.topology.ranks
     alike: list[tuple[bool, str, int]] = []
     for name in files.names() if named and ranks else ():
@@ -73,7 +73,7 @@ def fitting(run: Run) -> dict[str, int]:
 
 
 def _how_to_name_it(run: Run) -> str:
-    """Return what to give after --on."""
+    """Return advice on --on for the run."""
     alike = fitting(run)
     first, *others = alike or ["SYSTEM (see `collbench list`) or --on FILE.toml"]
     nodes = alike.get(first, 0)
@@ -84,14 +84,14 @@ def _how_to_name_it(run: Run) -> str:
     return f"{what}name it with --on {first}{spread}{same}{unknown}"
 
 
-_GOOD = "hold them against a good run: check --reference RUN"
+_GOOD = "compare with a good run: check --reference RUN"
 _NAMED = re.compile(r"\d+ x (?P<gpu>[\w /.()-]+?)(?: on (?P<nodes>\d{1,6}) nodes)?")  # formats/foreign_machine.py
 _SLICE = re.compile(r"\bMIG\b")
 _FORM, _MEMORY = re.compile(r"SXM\d?|PCIE|NVL"), re.compile(r"\d+GB")
 
 
 def _nodes_on(system: System, run: Run) -> int:
-    """Return how many nodes of a system a run is on, 0 if unknown; of racks the least that hold it, or its fabrics."""
+    """Return the number of nodes of a run, 0 if unknown; for racks, the least that hold it, or its fabrics."""
     record = run.header.topology
     if not system.is_rack:
         named = _NAMED.fullmatch(record.name)
@@ -102,7 +102,7 @@ def _nodes_on(system: System, run: Run) -> int:
 
 
 def _same(gpu: str, preset: str) -> bool:
-    """Return whether a driver's name of a GPU, NVIDIA A100-SXM4-40GB, may be that of a preset, A100 SXM4."""
+    """Return whether a driver's name of a GPU, NVIDIA A100-SXM4-40GB, may match that of a preset, A100 SXM4."""
     driver, named = (set(text.upper().replace("-", " ").split()) for text in (gpu, preset))
     for variant in (_FORM, _MEMORY):
         in_driver, in_preset = set(filter(variant.fullmatch, driver)), set(filter(variant.fullmatch, named))
@@ -115,9 +115,10 @@ def _same(gpu: str, preset: str) -> bool:
 
 
 def as_it_ran(system: System, run: Run) -> System:
-    """Return the system with the run's release of NCCL and launches: in graphs, or of one process for several GPUs.
+    """Return the system with the run's release of NCCL and launch mode.
 
-    The latter is `-g` of nccl-tests.  A description that says other than the default is believed.
+    The launch mode is a CUDA graph, or one process for several GPUs (`-g` of nccl-tests).  Values of the description
+    other than the defaults are kept.
     """
     version = str(run.header.environment.versions.get("nccl", ""))
     if system.nccl == System.nccl and re.fullmatch(r"\d+\.\d+(\.\d+)*", version):
@@ -132,7 +133,7 @@ def as_it_ran(system: System, run: Run) -> System:
 
 
 def unsaid(run: Run) -> tuple[str, ...]:
-    """Return the fields of System that a foreign log of NCCL leaves open: how its ranks were started, its release."""
+    """Return the fields of System that a foreign log of NCCL leaves open: launch mode and release."""
     tests, version = run.header.imported.tests, str(run.header.environment.versions.get("nccl", ""))
     if not tests or any(test.tool.startswith("osu") for test in tests):
         return ()
@@ -141,7 +142,7 @@ def unsaid(run: Run) -> tuple[str, ...]:
 
 
 def possible(system: System, fields: Collection[str]) -> list[System]:
-    """Return what the system may have been, the likeliest first; what its description says is believed."""
+    """Return the possible variants of a system in these fields, the likeliest first; described values are kept."""
     launches = [system.launch]
     if "launch" in fields and system.launch == System.launch and system.gpus > 1:
         launches = ["process-per-gpu", "single-process"]
@@ -152,53 +153,52 @@ def possible(system: System, fields: Collection[str]) -> list[System]:
 
 
 def assumed(system: System, fields: Collection[str]) -> str:
-    """Return `assumed: a process for each GPU, NCCL 2.29`: what a log does not say and a verdict rests on."""
+    """Return the assumptions of a verdict that the log does not tell: `assumed: a process for each GPU, NCCL 2.29`."""
     words = {"launch": LAUNCHES[system.launch], "nccl": f"NCCL {system.nccl}"}
     return f"assumed: {', '.join(words[name] for name in fields)}"
 
 
 def discovered(run: Run) -> Topology | None:
-    """Return the topology in a run's header; None where a foreign log has none."""
+    """Return the topology in a run's header; None if a foreign log has none."""
     topology = run.header.topology
     return topology if topology.platform and topology.ranks else None
 
 
 def sized(system: System, ranks: int, nodes: int | None = None) -> System:
-    """Return so many ranks of a system, over `nodes` or on as few as they fill; UsageError if it has no such part."""
+    """Return `ranks` ranks of a system over `nodes`, or over as few nodes as they fill; UsageError if not possible."""
     if nodes is None:
         return (system.of(-(-ranks // system.gpus)) if ranks > system.ranks else system).part(ranks)
     if ranks % nodes or ranks // nodes > system.gpus:
         even = [ranks // gpus for gpus in range(min(ranks, system.gpus), 0, -1) if ranks % gpus == 0]
         raise UsageError(
             f"{counted(ranks, 'rank')} cannot be spread evenly over {counted(nodes, 'node')} of "
-            f"{counted(system.gpus, 'GPU')}; "
-            f"choose --nodes from: {', '.join(map(str, even))}"
+            f"{counted(system.gpus, 'GPU')}; choose --nodes from: {', '.join(map(str, even))}"
         )
     return system.part(ranks // nodes).of(nodes)
 
 
 def stated_nodes(system: System, run: Run) -> int | None:
-    """Return the nodes that a run says its ranks are spread over, None if it does not; UsageError if they cannot be."""
+    """Return the number of nodes by the run's header, or None; UsageError if its ranks cannot be spread over them."""
     nodes = _nodes_on(system, run)
     return sized(system, run.header.topology.ranks, nodes).nodes if nodes else None
 
 
 def spread(system: System, part: System) -> str:
-    """Return `2 nodes of 8 GPUs`, or `1 rack of 8 GPUs`, for the part of a system that a run is held against."""
+    """Return `2 nodes of 8 GPUs` or `1 rack of 8 GPUs` for a part of a system."""
     return f"{counted(part.nodes, 'rack' if system.is_rack else 'node')} of {counted(part.gpus, 'GPU')}"
 
 
 def unlike_gpu(run: Run, system: System) -> tuple[str, bool]:
-    """Return a sentence if the GPUs of a run have other names than those of a system, and whether the kind differs.
+    """Return a sentence if the names of a run's GPUs differ from those of a system, and whether the kind differs.
 
-    They are of the same kind if they differ in their memory, and no kind is known of a name that is no product's.
+    GPUs that differ only in memory are of the same kind.  The kind of an unknown product does not differ.
     """
     topology = run.header.topology
     named = [match["gpu"] for match in map(_NAMED.fullmatch, topology.name.split(" + ")) if match]
     unlike, other = "", False
     for gpu in {gpu.name for gpu in topology.gpus} or named:
         sliced = _SLICE.search(gpu)
-        if not system.gpu or "GPU" in gpu or (_same(gpu, system.gpu) and not sliced):  # as in `unknown GPU`
+        if not system.gpu or "GPU" in gpu or (_same(gpu, system.gpu) and not sliced):  # `unknown GPU` has no kind
             continue
         unlike = f"the run names {gpu}, and {system.name} has {system.gpu}"
         unlike_kind = sliced or not _same(_MEMORY.sub("", gpu), _MEMORY.sub("", system.gpu))
@@ -207,52 +207,52 @@ def unlike_gpu(run: Run, system: System) -> tuple[str, bool]:
 
 
 def assumptions(run: Run, system: System | None = None, where: str = "", nodes: int | None = None) -> Iterator[str]:
-    """Yield what makes a verdict less sure: missing rows, other GPUs, and that the ranks are taken to be on `where`."""
+    """Yield the reasons that make a verdict less sure: missing rows, other GPUs, and ranks assumed to be on `where`."""
     header = run.header
     yield from filter(None, (run.stopped, run.unread))
     if not system:
         return
     yield from filter(None, unlike_gpu(run, system)[:1])
     if nodes and system.is_rack:
-        yield f"--nodes counts racks: taken to be on {where}"
+        yield f"--nodes counts racks: assumed to be on {where}"
     elif nodes and (against := contradicted(system, run, nodes)):
         yield against
     whole = not header.imported.tests or (header.environment.host != "unknown" and not header.topology.listed)
     if not (nodes or header.topology.nodes or whole):
-        yield f"{trimmed(run) or 'the log lists no ranks; give --nodes N'}; else they are taken to be on {where}"
+        yield f"{trimmed(run) or 'the log lists no ranks; give --nodes N'}; without it, {where} are assumed"
 
 
 def remarks(run: Run) -> tuple[str, ...]:
-    """Return sentences on what spoils the numbers of a run, by its header."""
+    """Return remarks on conditions that spoil the numbers of a run, by its header."""
     topology = discovered(run)
-    found = caveats(topology) if topology else ()
+    texts = caveats(topology) if topology else ()
     kind = platforms().get(run.header.topology.platform)
     if run.header.sweep.spin == "busy" and kind and kind.spins:
-        found += ("--spin busy: waiting ranks keep their cores, which the awaited ones may need",)
-    return found
+        texts += ("--spin busy: waiting ranks occupy cores that other ranks may need",)
+    return texts
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """Facts of a run's header that bear on the reasons."""
+    """Facts of a run's header that support or contradict reasons."""
 
     variables: Mapping[str, str]
     caveats: tuple[str, ...] = ()
-    no_system: str = "the machine is not known to the model"  # or why else there is no system to compare with
-    log: Mapping[str, str] = field(default_factory=dict)  # what NCCL logged: its transports, and how many channels
-    unplaced: str = ""  # why it is not known over how many nodes the ranks are spread
-    unsaid: tuple[str, ...] = ()  # what a log does not say of its run: fields of System
+    no_system: str = "the machine is unknown to the model"  # why there is no system to compare with
+    log: Mapping[str, str] = field(default_factory=dict)  # facts of NCCL's log: transports, numbers of channels
+    unplaced: str = ""  # why the number of nodes is unknown
+    unsaid: tuple[str, ...] = ()  # fields of System that a log leaves open
 
     @classmethod
     def of(cls, run: Run, no_system: str) -> Self:
-        """Return the facts of a run; what collbench itself sets where ranks share a GPU speaks for no reason."""
+        """Return the facts of a run, without variables that collbench itself sets when ranks share a GPU."""
         variables = dict(run.header.environment.variables)
         for name in nccl.sharing(1, 1) if run.header.topology.shared else ():
             variables.pop(name, None)
         layouts = (test.layout.get("log") for test in run.header.imported.tests)
         logs = [log for log in layouts if isinstance(log, Mapping)]
 
-        # What all logs of a run say is a fact.
+        # A fact must be in all logs of a run.
         facts: dict[str, str] = {}
         for name in logs[0] if logs else ():
             agreed = set.intersection(*map(set, (str(log.get(name, "")).split(", ") for log in logs)))
@@ -261,7 +261,7 @@ class RunFacts:
         return cls(variables, remarks(run), no_system, facts, unsaid=unsaid(run))
 
 
-_NETWORKS = (  # as NCCL logs them behind `NET/`, and the transports of presets that are so
+_NETWORKS = (  # names in NCCL's log after `NET/`, and the transports of matching presets
     (r"g?IB", ("ib", "roce")),
     (r"(AWS )?Libfabric|OFI", ("efa", "slingshot")),
     (r"FasTrak|GPUDirectTCPX", ("tcpx",)),
@@ -270,14 +270,14 @@ _NETWORKS = (  # as NCCL logs them behind `NET/`, and the transports of presets 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A system, as the run ran, and on how many of its nodes the run may have been."""
+    """A possible system of a run, with a number of nodes."""
 
     system: System
     nodes: int | None  # None: as few as its ranks fill
-    choice: str = ""  # what names it, where there are several: `dgx-h100`, or `--nodes 4`
+    choice: str = ""  # label among several: `dgx-h100` or `--nodes 4`
 
     def part(self, ranks: int) -> System:
-        """Return so many ranks of it."""
+        """Return `ranks` ranks of the system."""
         return sized(self.system, ranks, self.nodes)
 
     def where(self, ranks: int) -> str:
@@ -286,10 +286,10 @@ class Candidate:
 
 
 def candidates(run: Run, name: str | None, nodes: int | None, facts: RunFacts) -> tuple[list[Candidate], str]:
-    """Return the candidates, and why the user's nodes are doubtful; or none, and why nothing is known of the run."""
+    """Return the candidates, with a reason to doubt the user's nodes; or no candidates, with the reason."""
     described = name or run.header.topology.gpus or run.header.topology.sockets
     presets = () if described else fitting(run)
-    found: list[Candidate] = []
+    possible_systems: list[Candidate] = []
     why = against = ""
     for preset in presets or (name,):
         try:
@@ -298,7 +298,7 @@ def candidates(run: Run, name: str | None, nodes: int | None, facts: RunFacts) -
             if other:
                 return [], unlike
             if preset in presets and _ruled_out(system, facts):
-                why = "what NCCL logged rules out every preset with such GPUs; give --on FILE.toml"
+                why = "NCCL's log rules out every preset with these GPUs; give --on FILE.toml"
                 continue
             every = list(_counts(system, run, nodes))
         except UsageError as error:
@@ -306,9 +306,9 @@ def candidates(run: Run, name: str | None, nodes: int | None, facts: RunFacts) -
             continue
         for count in every:
             labels = [str(preset)] * (len(presets) > 1) + [f"--nodes {count}"] * (len(every) > 1)
-            found.append(Candidate(system, count, " ".join(labels)))
+            possible_systems.append(Candidate(system, count, " ".join(labels)))
             against = contradicted(system, run, count) if count else ""
-    return found, against if found else why
+    return possible_systems, against if possible_systems else why
 
 
 def models_in_words(found: Sequence[Candidate], ranks: int) -> str:
@@ -318,7 +318,7 @@ def models_in_words(found: Sequence[Candidate], ranks: int) -> str:
 
 
 def _counts(system: System, run: Run, nodes: int | None) -> Iterator[int | None]:
-    """Yield the numbers of nodes that the ranks may be spread over; None for as few as they fill."""
+    """Yield the possible numbers of nodes of the ranks; None for as few as they fill."""
     stated = nodes or stated_nodes(system, run)
     if stated or not trimmed(run):
         yield stated
@@ -330,9 +330,9 @@ def _counts(system: System, run: Run, nodes: int | None) -> Iterator[int | None]
 
 
 def _ruled_out(system: System, facts: RunFacts) -> bool:
-    """Return whether NCCL logged more cards than a node has, or a network that the system has not.
+    """Return whether NCCL logged more cards than a node has, or a network that the system lacks.
 
-    Fewer cards, and TCP, are what is wrong with some machines; they rule out nothing.
+    Fewer cards, or TCP, may be faults of a machine, so they rule out no system.
     """
     if system.nics is None:
         return False

@@ -1,4 +1,4 @@
-"""The rows of two runs that are compared: those that `--only` names, of these the pairs, and those without one."""
+"""Rows of two runs to compare: selection by `--only`, and unmatched rows."""
 
 import math
 from bisect import bisect
@@ -26,7 +26,7 @@ CUT_OFF, LEFT_OUT = "missing (the run was cut off)", "missing (lines of it could
 
 @dataclass(frozen=True)
 class Selection:
-    """The rows that `--only` names; a kind of which nothing is named lets everything through."""
+    """The rows that `--only` selects; an empty field selects everything."""
 
     collectives: frozenset[str] = frozenset()
     implementations: frozenset[str] = frozenset()
@@ -44,20 +44,20 @@ class Selection:
 
 
 def selection(text: str, implementations: Collection[str]) -> Selection:
-    """Parse `--only allreduce,ring-flags,1M..`; UsageError for any other word.
+    """Parse `--only allreduce,ring-flags,1M..`; UsageError for an unknown word.
 
     A word is a collective, an implementation, a property or a size (`4K`, `1K..1M`, `1M..`, `..64K`).  Words of one
-    kind are alternatives; kinds must all hold.
+    kind are alternatives; all kinds must hold.
     """
     collectives, names, sizes, properties = set(), set(), [], set()
     for word in filter(None, (word.strip() for word in text.split(","))):
-        meant = {name for name in implementations if word in (name, family(name))}
-        if meant:
-            names |= {word} & meant or meant
+        matching = {name for name in implementations if word in (name, family(name))}
+        if matching:
+            names |= {word} & matching or matching
             continue
         values = {name: each.value(word) for name, each in PROPERTIES.items()}
-        if found := [(name, value) for name, value in values.items() if value is not None]:
-            properties.update(found)
+        if pairs := [(name, value) for name, value in values.items() if value is not None]:
+            properties.update(pairs)
             continue
         try:
             collectives.add(find_collective(word).name)
@@ -75,18 +75,18 @@ def _sizes(word: str, implementations: Collection[str]) -> tuple[int, float]:
         properties = (each.word(each.other) for each in PROPERTIES.values())
         choices = ", ".join((*COLLECTIVES, *properties, *implementations))
         raise UsageError(
-            f"--only: unknown word {word!r}; choose from: {choices}, or a size such as 4K, 1K..1M, 1M.. or ..64K"
+            f"--only: unknown word {word!r}; choose from: {choices}, or a size like 4K, 1K..1M, 1M.. or ..64K"
         ) from None
     if dots and not last:
         high = float("inf")
     if low > high:
-        raise UsageError(f"--only {word}: no size lies in it; write the smaller one first")
+        raise UsageError(f"--only {word} has no sizes; write the smaller size first")
     return low, high
 
 
 @dataclass(frozen=True)
 class Unmatched:
-    """A case by an implementation that cannot be compared, and its state in either run."""
+    """A case of an implementation that cannot be compared, with its state in both runs."""
 
     case: Case
     implementation: str
@@ -96,30 +96,30 @@ class Unmatched:
 
     @property
     def regression(self) -> bool:
-        """Whether it is wrong now, or was right and failed; of sums whose bits are compared only what became so."""
+        """Whether it is wrong in NEW, or was right and failed; for comparisons of bits, only if it became wrong."""
         as_before = self.base == WRONG and self.case.work
         return (self.new == WRONG and not as_before) or (self.base == RIGHT and self.new == FAILED)
 
     @property
     def hides(self) -> bool:
-        """Whether it was right and was to be measured again, but its state is not known."""
+        """Whether it was right in BASE and its state in NEW is unknown."""
         return self.base == RIGHT and self.new in (SKIPPED, CUT_OFF, LEFT_OUT, DISTURBED)
 
     @property
     def judgement(self) -> Judgement:
-        """WRONG for a regression, else UNKNOWN; it is held against nothing."""
+        """The judgement: WRONG for a regression, else UNKNOWN."""
         what = named(self.case, format_size(self.case.nbytes), self.implementation)
         states = f"{self.base} in BASE, {self.new} in NEW" + (f": {self.reason}" if self.reason else "")
         return Judgement(what, "", Word.WRONG if self.regression else Word.UNKNOWN, printable(states))
 
 
 def named(case: Case, size: str, implementation: str) -> str:
-    """Return what a judgement is of."""
+    """Return the name of a judged row."""
     return f"{case.title}, {size}, {printable(implementation)}"
 
 
 def latest(run: Run, selected: Selected) -> dict[Key, Result]:
-    """Return the result of each case and implementation; neither predictions nor explanations."""
+    """Return the latest result of each case and implementation, without predictions and explanations."""
     results: dict[Key, Result] = {}
     for result in run.cases:
         measured = not isinstance(result, Prediction | Explanation)
@@ -129,7 +129,7 @@ def latest(run: Run, selected: Selected) -> dict[Key, Result]:
 
 
 def unmatched(base: Run, new: Run, selected: Selected = None) -> Iterator[Unmatched]:
-    """Return in the order of BASE, then of NEW, what cannot be compared; not what is skipped in both."""
+    """Yield the rows that cannot be compared, in the order of BASE, then of NEW, without rows skipped in both."""
     before, after = latest(base, selected), latest(new, selected)
     for key in dict.fromkeys((*before, *after)):
         states = _state(before.get(key), base), _state(after.get(key), new)
@@ -142,14 +142,14 @@ def unmatched(base: Run, new: Run, selected: Selected = None) -> Iterator[Unmatc
 
 
 def no_common_size(base: Run, new: Run) -> str:
-    """Return `no size in common, nearest 8 KiB and 16 KiB` of runs that differ by their sizes alone; else nothing."""
+    """Return `no size in common, nearest 8 KiB and 16 KiB` for runs that differ only in sizes; else empty."""
     before, after = (by_key(latest(run, None).values(), lambda result: result.curve) for run in (base, new))
     sizes = []
     for curve in before.keys() & after.keys():
-        ones, others = (sorted({row.case.nbytes for row in rows} - {0}) for rows in (before[curve], after[curve]))
-        for one in ones:
-            place = bisect(others, one)
-            sizes += [(one, other) for other in others[max(0, place - 1) : place + 1]]
+        old, new_ = (sorted({row.case.nbytes for row in rows} - {0}) for rows in (before[curve], after[curve]))
+        for size in old:
+            place = bisect(new_, size)
+            sizes += [(size, other) for other in new_[max(0, place - 1) : place + 1]]
     if not sizes or any(first == second for first, second in sizes):
         return ""
     nearest = min(sizes, key=lambda pair: (abs(math.log(pair[0] / pair[1])), pair))
@@ -167,7 +167,7 @@ def _state(result: Result | None, run: Run) -> str:
 
 
 def is_right(result: Result | None) -> TypeGuard[Observed]:
-    """Return whether a result has a time to compare: of a message with bytes, right and not disturbed."""
+    """Return whether a result has a time to compare: correct, undisturbed and with a message size above 0."""
     if not isinstance(result, Observed) or result.outcome is not Outcome.OK:
         return False
     return result.case.nbytes > 0 and min(result.times, default=0) > 0

@@ -1,12 +1,11 @@
-"""Reasons why a machine may be slower than expected, and which explain the times of a slow curve best.
+"""Reasons of slow curves, ranked by Bayes' rule.
 
-A hypothesis is the machine with something changed, whose times the model knows as well, or a shape that the times would
-have.  hypotheses.toml lists all that a diagnosis may name: the words, and the signs for and against it, as variables,
-what NCCL logged, what the topology says.
+A hypothesis is a changed machine that the model can predict, or a shape of the times.  hypotheses.toml lists all
+hypotheses with their words and with signs for and against them: variables, facts in NCCL's log, and the topology.
 
-Bayes' rule over these hypotheses and "something else", which may do anything to times: what is likelier than that is a
-reason.  A likelihood has the model's own errors, as they go together on the machine that a hypothesis describes, and
-counts facts of the header.
+Bayes' rule compares the hypotheses with "something else", which may change times in any way.  A hypothesis that is
+likelier than something else is a reason.  Likelihoods use the correlated errors of the model on the changed machine,
+and the facts of the header.
 """
 
 import math
@@ -36,17 +35,17 @@ OTHERS = re.compile(r";?\b(?:all|reduce|broadcast)[a-z]*:[^;]*", re.IGNORECASE) 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A reason for times above the expected ones."""
+    """A possible reason for times above the expected ones."""
 
     name: str
     fix: str
-    changed: Callable[[System], Sequence[System]]  # what the machine may be; empty: no effect
-    shape: str = ""  # instead: "constant" seconds more, a "fraction" of the rate with times that scatter, or "both"
-    signs: Sequence[tuple[str, str, float]] = ()
-    prior: float = 1.0  # how often it is so, against others
+    changed: Callable[[System], Sequence[System]]  # possible changed machines; empty: no effect
+    shape: str = ""  # instead: "constant" additional seconds, a "fraction" of the rate with scattered times, or "both"
+    signs: Sequence[tuple[str, str, float]] = ()  # fact, pattern of its value, likelihood ratio
+    prior: float = 1.0  # relative frequency
 
     def evidence(self, facts: Iterable[tuple[str, str]], collective: str = "any") -> Iterator[tuple[str, float]]:
-        """Yield which facts (name and value) speak for or against the hypothesis, in words, and by how much."""
+        """Yield the facts for or against the hypothesis in words, each with its likelihood ratio."""
         for name, value in facts:
             # Definitions by collective: NCCL_ALGO=ring;allreduce:tree
             specific = re.search(rf"\b{collective}:([^;]*)", value, re.IGNORECASE)
@@ -89,7 +88,7 @@ def _without_adding(system: System) -> list[System]:
 
 
 def _halved(system: System) -> list[System]:
-    """Half the rate of the lanes: of the cards' between nodes, else of the GPUs' slots."""
+    """Return the system with half the PCIe rate: of the network cards between nodes, else of the GPUs' slots."""
     if system.nodes > 1 and system.nics:
         return [replace(system, nics=replace(system.nics, rate=system.nics.rate / 2))]
     if not system.meets_over_pcie:
@@ -124,45 +123,45 @@ HYPOTHESES = tuple(
 
 FEWEST = 3  # sizes that a stretch needs
 FREEDOM = 4
-"""Of Student's distribution: machines are sometimes much further off than a normal distribution has it."""
+"""Degrees of freedom of Student's distribution, since errors of machines have longer tails than a normal one."""
 ANYTHING = 1.5
-"""Standard deviation of what something unknown may do to times, as a logarithm, much alike at neighbouring sizes."""
+"""Standard deviation of unknown effects on times, as a logarithm, correlated between neighbouring sizes."""
 ANYTHING_OCTAVES = 12.0
-"""Octaves over which its correlation falls by e."""
-NOTICED = 1.02  # times that a reason must make longer somewhere to be one
-NEARER = 0.9  # of the distance to the expected times, the most that may be left under a reason
-HARDLY = math.log(10**6)  # by which a reason may be less likely than the first
-SCATTERING = (320 + 2) / (22 + 1)  # likelihood ratio of times that scatter by NOISY: of 320 healthy curves, 22 do
-UNSET, OFTEN = 0.02, 3.0  # likelihood ratios: of a setting that is not among those shown, and of one that many have
-LARGER = 1.5  # times that large messages take with too few cores for the ranks
+"""Octaves over which this correlation falls by e."""
+NOTICED = 1.02  # least slowdown at some size that a reason must predict
+NEARER = 0.9  # most that a reason may leave of the distance to the expected times
+HARDLY = math.log(10**6)  # largest difference of a reason's log-likelihood from the first one's
+SCATTERING = (320 + 2) / (22 + 1)  # likelihood ratio of times that scatter by NOISY, as 22 of 320 healthy curves do
+UNSET, OFTEN = 0.02, 3.0  # likelihood ratios: of a setting that the variables lack, and of a frequent setting
+LARGER = 1.5  # least slowdown of large messages with too few cores for the ranks
 
 Expect = Callable[[System, Sequence[Case], str], list[Prediction]]
 
 
 @dataclass(frozen=True)
 class Reason:
-    """A hypothesis, how far the times are from it, and the facts of the header that speak for it."""
+    """A hypothesis with its fit to the times and the facts that support it."""
 
     hypothesis: Hypothesis
-    off: float  # typical ratio between the measured time and the time under it: 1.1 for a tenth
-    weight: float  # logarithm of how much likelier it is than something else
+    off: float  # typical ratio of the measured time and the time under the hypothesis, at least 1
+    weight: float  # logarithm of its likelihood ratio to something else
     facts: tuple[str, ...]
 
 
 def settings(facts: RunFacts) -> list[str]:
-    """Return the variables of the header that would make a machine slow, whether or not they did."""
+    """Return the variables of the header that can make a machine slow."""
     every = chain.from_iterable(hypothesis.evidence(facts.variables.items()) for hypothesis in HYPOTHESES)
     return list(dict.fromkeys(setting for setting, ratio in every if ratio > OFTEN))
 
 
 def called(name: str) -> str:
-    """Return what the model calls an implementation: RCCL, on AMD's GPUs, is its NCCL."""
+    """Return the model's name of an implementation: RCCL on AMD GPUs is modelled as NCCL."""
     return family(name).replace("rccl", "nccl")
 
 
 @dataclass(frozen=True)
 class ComparedCurve:
-    """A curve by ascending size, with what is expected of a healthy machine."""
+    """A curve by ascending size, with the expected times of a healthy machine."""
 
     rows: Sequence[Observed]
     expected: Sequence[Prediction]
@@ -170,7 +169,7 @@ class ComparedCurve:
 
     @property
     def sizes(self) -> list[int]:
-        """Bytes."""
+        """Sizes in bytes."""
         return [row.case.nbytes for row in self.rows]
 
     @property
@@ -183,14 +182,14 @@ class ComparedCurve:
         return np.array([math.log(row.typical / other) for row, other in zip(self.rows, seconds, strict=True)])
 
     def errors(self, system: System) -> ErrorModel:
-        """Return how far the model may be off on a machine, at the sizes of the curve."""
+        """Return the model's errors on a machine at the sizes of the curve."""
         first = self.rows[0]
         return error_model(self.sizes, error_levels(system, first.case.collective.name, called(first.implementation)))
 
     def off(self, seconds: Sequence[float]) -> float:
-        """Return how far the measured times are from others, as a typical ratio.
+        """Return the typical ratio of measured and other times, at least 1.
 
-        Slow sizes together weigh as much as the rest together, so neither hides the other.
+        Slow sizes and other sizes have the same total weight, so that neither hides the other.
         """
         far = np.abs(self.logs(seconds))
         slow = np.array([row.typical > other.high for row, other in zip(self.rows, self.expected, strict=True)])
@@ -198,9 +197,9 @@ class ComparedCurve:
 
     @property
     def scatter(self) -> float:
-        """How far times over the expected ones lie from their neighbours' mean, or samples from their median.
+        """The scatter of sizes around the mean of their neighbours, or of samples around their median if larger.
 
-        The greater of both, as a logarithm.
+        It is a logarithm.
         """
         logs = self.logs(self.healthy)
         jumps = np.abs(logs[1:-1] - (logs[:-2] + logs[2:]) / 2)
@@ -209,9 +208,9 @@ class ComparedCurve:
 
 
 def log_likelihood(logs: Floats, errors: ErrorModel) -> float:
-    """Return the log-likelihood of logarithms of measured over supposed times, but for a constant.
+    """Return the log-likelihood of logarithms of measured over assumed times, up to a constant.
 
-    Student's distribution of many variables (Kotz and Nadarajah, Multivariate t Distributions, 2004, 1.1).
+    The distribution is a multivariate Student's t (Kotz and Nadarajah, Multivariate t Distributions, 2004, 1.1).
     """
     off = smoothed(logs) - errors.mean
     _, size = np.linalg.slogdet(errors.covariance)
@@ -220,21 +219,21 @@ def log_likelihood(logs: Floats, errors: ErrorModel) -> float:
 
 
 def explain(compared: ComparedCurve, facts: RunFacts, expect: Expect) -> Iterator[Reason]:
-    """Return the reasons that the times speak for, the likeliest first; there may be none."""
-    # Something else, which no hypothesis describes, may do anything to times, but much alike at neighbouring sizes.
+    """Yield the reasons that the times support, the likeliest first."""
+    # Something else may change times in any way, but similarly at neighbouring sizes.
     errors = compared.errors(compared.system)
     octaves = np.log2(np.maximum(compared.sizes, 1))
     together = np.exp(-np.abs(octaves[:, None] - octaves) / ANYTHING_OCTAVES)
     unknown = ErrorModel(errors.mean, errors.covariance + ANYTHING**2 * together)
     something_else = log_likelihood(compared.logs(compared.healthy), unknown)
 
-    said = [*facts.variables.items(), *facts.log.items(), *(("caveat", caveat) for caveat in facts.caveats)]
+    known_facts = [*facts.variables.items(), *facts.log.items(), *(("caveat", caveat) for caveat in facts.caveats)]
     cards = set(filter(None, facts.log.get("cards", "").split(", ")))
     if compared.system.nics and len(cards) >= compared.system.nics.per_node:
-        said.append(("cards", "all"))
+        known_facts.append(("cards", "all"))
     reasons = []
     for hypothesis in HYPOTHESES:
-        evidence = dict(hypothesis.evidence(said, compared.rows[0].case.collective.name))
+        evidence = dict(hypothesis.evidence(known_facts, compared.rows[0].case.collective.name))
         if hypothesis.shape == "fraction" and compared.scatter >= NOISY:
             evidence[f"times scatter by {compared.scatter:.0%}"] = SCATTERING
         variants = list(_variants(hypothesis, compared, expect))
@@ -243,7 +242,7 @@ def explain(compared: ComparedCurve, facts: RunFacts, expect: Expect) -> Iterato
         likelihoods = [log_likelihood(compared.logs(seconds), likely_off) for seconds, likely_off in variants]
         best, _ = variants[likelihoods.index(max(likelihoods))]
 
-        # Variants are as likely as each other, so the mean of their likelihoods counts.
+        # All variants are equally likely, so the mean of their likelihoods counts.
         weight = float(np.logaddexp.reduce(likelihoods)) - math.log(len(likelihoods)) - something_else
         unseen = UNSET if hypothesis.prior == PINNED and facts.variables else 1.0
         weight += math.log(hypothesis.prior * max(evidence.values(), default=unseen))
@@ -252,9 +251,9 @@ def explain(compared: ComparedCurve, facts: RunFacts, expect: Expect) -> Iterato
 
 
 def likely_reasons(reasons: Iterable[Reason], distance: float) -> Iterator[Reason]:
-    """Return by weight the reasons likelier than something else, near the likeliest, and nearer to the times than none.
+    """Yield by weight the reasons that are likelier than something else, and not much less likely than the first.
 
-    `distance` is the logarithm of how far the times are from the expected ones.
+    They must also fit better than no reason; `distance` is the logarithm of the typical ratio without a reason.
     """
     ranked = sorted(reasons, key=lambda reason: -reason.weight)
     for reason in ranked:
@@ -263,11 +262,11 @@ def likely_reasons(reasons: Iterable[Reason], distance: float) -> Iterator[Reaso
 
 
 def _shaped(shape: str, compared: ComparedCurve, usual: ErrorModel) -> Iterator[tuple[list[float], ErrorModel]]:
-    """Yield healthy times with a constant more, as small messages show it, or at a fraction of the rate, or both."""
+    """Yield healthy times plus a constant (from small messages), at a fraction of the rate, or with both changes."""
     healthy, times = np.array(compared.healthy), np.array([row.typical for row in compared.rows])
     small, large = np.array(compared.sizes) < SMALL, healthy > 2 * healthy[0]
 
-    # Times scatter by themselves too; medians of five by half of that standard deviation.
+    # Add the scatter of times: medians of five have half of that standard deviation.
     noisy = ErrorModel(usual.mean, usual.covariance + (compared.scatter / 2) ** 2 * np.eye(len(healthy)))
     constant = max(0.0, float(np.median((times - healthy)[small]))) if small.sum() >= FEWEST else 0.0
     if shape == "constant" and small.sum() >= FEWEST:
@@ -278,7 +277,7 @@ def _shaped(shape: str, compared: ComparedCurve, usual: ErrorModel) -> Iterator[
         if slower > LARGER and np.abs(np.diff(slowdowns)).sum() > NOISY * slower * len(slowdowns):
             yield ((constant + slower * healthy).tolist(), noisy)
     elif shape == "fraction" and compared.scatter >= NOISY:
-        # Either bytes go at a fraction of their rate, where the sizes say something of it, or everything takes longer.
+        # Either the rate is a fraction (if large sizes show it), or all times are longer.
         if large.any():
             slower = max(1.0, float(np.median((times / healthy)[large])))
             yield ((healthy[0] + slower * (healthy - healthy[0])).tolist(), noisy)
@@ -288,7 +287,7 @@ def _shaped(shape: str, compared: ComparedCurve, usual: ErrorModel) -> Iterator[
 def _variants(
     hypothesis: Hypothesis, compared: ComparedCurve, expect: Expect
 ) -> Iterator[tuple[list[float], ErrorModel]]:
-    """Yield the curve's seconds, and their error; nothing if the hypothesis does not apply or would not be seen."""
+    """Yield the curve's seconds and errors under a hypothesis; nothing if it does not apply or has no effect."""
     healthy, usual_errors = compared.healthy, compared.errors(compared.system)
     if hypothesis.shape:
         yield from _shaped(hypothesis.shape, compared, usual_errors)

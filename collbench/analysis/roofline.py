@@ -1,7 +1,7 @@
-"""The most that a machine allows a collective, whatever the algorithm, and the traffic of its busiest link.
+"""Rooflines: upper bounds of a machine for any algorithm, and the traffic of its busiest link.
 
-Links have data sheets.  What the memory between ranks on CPUs carries is stated nowhere: it is measured along with
-every case whose buffers do not fit into the caches (collbench/measure/floor.py).
+The rates of links are in data sheets.  The rate of memory between ranks on CPUs is in none, so it is measured with
+every case that exceeds the caches (collbench/measure/floor.py).
 """
 
 import math
@@ -19,14 +19,14 @@ from collbench.units import format_rate, format_seconds, format_size
 
 @dataclass(frozen=True)
 class LinkRoofline:
-    """The roofline of a data sheet: what an algorithm sends over the busiest kind of link takes as long at least."""
+    """The roofline of a data sheet: the least time of an algorithm's traffic over the busiest kind of link."""
 
-    per_byte: float  # bytes over it, in one direction, for each byte of the array
-    line: float  # bytes/s that it carries at most
+    per_byte: float  # bytes over the link in one direction per byte of the array
+    line: float  # rate of the link, bytes/s
     where: str
 
     def seconds(self, nbytes: int) -> float:
-        """Return the least time of an array of so many bytes."""
+        """Return the least time of an array of `nbytes` bytes."""
         return nbytes / (self.line / self.per_byte)
 
     def __str__(self) -> str:
@@ -34,16 +34,17 @@ class LinkRoofline:
 
 
 def traffic(system: System, case: Case, algorithm: str) -> LinkRoofline:
-    """Return what an algorithm of NCCL sends between nodes if there are several, else out of a GPU.
+    """Return the traffic of an algorithm of NCCL between nodes if there are several, else out of a GPU.
 
-    A ring carries the bus factor.  Switches that add take the array once and hand a GPU's share to all: S*(1 + 1/n).
-    A tree's edges carry S up and S down, 2*(N-1)/N*S a node on average.  An all-to-all sends each node's GPUs' parts.
+    A ring sends the bus factor.  Switches that add receive the array once and return a GPU's share to all: S*(1 + 1/n).
+    A tree's edges carry S up and S down, 2*(N-1)/N*S per node on average.  An all-to-all sends the parts of each node's
+    GPUs.
     """
-    from collbench.model.schedule import SCHEDULES  # here, as below: a sweep that knows the rate of memory needs none
+    from collbench.model.schedule import SCHEDULES  # a slow import that sweeps on CPUs do not need
 
     ranks, nodes = case.ranks, system.nodes
     factor = 1.0 if case.collective.flights else case.collective.bus_factor(ranks)  # a message is sent once
-    schedule = SCHEDULES.get(case.collective.name)  # what was measured need not have a model
+    schedule = SCHEDULES.get(case.collective.name)  # None for a collective without a model
     if nodes > 1 and system.nics:
         if schedule and schedule.leaving:
             factor = schedule.leaving(ranks, system.gpus)
@@ -58,20 +59,20 @@ def traffic(system: System, case: Case, algorithm: str) -> LinkRoofline:
 
 
 def traffic_in_words(system: System, measured: Observed, expected: Prediction) -> list[str]:
-    """Say what went over the link at one size, what is usual there, and why busbw may be above it."""
+    """Return the measured and the usual traffic of the link at one size in words, and why busbw may exceed it."""
     wire = traffic(system, expected.case, expected.algorithm)
     sent = wire.per_byte * measured.case.nbytes
     rate, usual = sent / measured.typical, sent / expected.seconds
     words = [
-        f"at {format_size(measured.case.nbytes)} {format_rate(rate)} GB/s each way go through {wire.where}: "
+        f"at {format_size(measured.case.nbytes)}, {format_rate(rate)} GB/s go through {wire.where} in each direction: "
         f"{rate / wire.line:.0%} of their {format_rate(wire.line)} (usual: {usual / wire.line:.0%})"
     ]
 
-    # A tree, or switches that add, send less than busbw counts.
+    # Trees, and switches that add, send less than busbw counts.
     bus = measured.case.collective.bus_factor(measured.case.ranks)
     if expected.algorithm and measured.busbw > wire.line and wire.per_byte < bus:
         words.append(
-            f"busbw may be above that: it counts {bus:.3g} bytes sent for each byte of the array, as a ring sends; "
+            f"busbw may be above that: it counts {bus:.3g} sent bytes per byte of the array, as in a ring; "
             f"{expected.algorithm} sends {wire.per_byte:.3g}"
         )
     return words
@@ -79,13 +80,13 @@ def traffic_in_words(system: System, measured: Observed, expected: Prediction) -
 
 @dataclass(frozen=True)
 class MemoryRoofline:
-    """The roofline of memory: nothing is faster than all cores moving the fewest bytes that must go through it."""
+    """The roofline of memory: the time of all cores to move the fewest bytes that an operation must move."""
 
-    case: Case  # of some size
-    copy_times: Mapping[int, float]  # measured seconds by size; of no size that caches may hold
+    case: Case  # of any size
+    copy_times: Mapping[int, float]  # measured seconds by size, for sizes that exceed the caches
 
     def seconds(self, nbytes: int) -> float:
-        """Return the least time of an array of so many bytes; NaN where caches may hold it."""
+        """Return the least time of an array of `nbytes` bytes; NaN if caches may hold it."""
         return self.copy_times.get(nbytes, math.nan)
 
     def __str__(self) -> str:
@@ -98,7 +99,7 @@ class MemoryRoofline:
 
 
 def measured_roofline(results: Iterable[Result], kind: Case) -> MemoryRoofline | None:
-    """Return the roofline of all cases of that kind by what was measured along with them; None where nothing was."""
+    """Return the roofline of a kind of case from copies measured with its rows; None without any."""
     times: dict[int, list[float]] = {}
     for result in results:
         if not isinstance(result, Measurement) or result.case.kind != kind:
@@ -109,10 +110,10 @@ def measured_roofline(results: Iterable[Result], kind: Case) -> MemoryRoofline |
 
 
 def roofline(run: Run, case: Case, name: str | None = None) -> LinkRoofline | MemoryRoofline:
-    """Return the roofline of a case: by what was measured along with its kind, else by the rate of a data sheet.
+    """Return the roofline of a case: from copies measured with its kind, else from a data sheet.
 
-    The system is the described one of a predicted run, the one of `name`, or the one discovered.  UsageError where
-    nothing is known: ranks on CPUs that sent nothing large, ranks that share a GPU, MIG slices, an unknown network.
+    The system is that of a predicted run, the system `name`, or the discovered one.  UsageError if the roofline is
+    unknown: ranks on CPUs without large messages, ranks that share a GPU, MIG slices, or an unknown network.
     """
     measured = measured_roofline(run.results, case.kind)
     if measured:
@@ -120,12 +121,11 @@ def roofline(run: Run, case: Case, name: str | None = None) -> LinkRoofline | Me
     if case.ranks < 2:
         raise UsageError("one rank sends nothing")
     if case.collective.parts > 1:
-        raise UsageError(f"nothing says over which links a {case.collective.name} goes; see --view latency")
-    system = run.header.topology.system  # that the run was predicted for
+        raise UsageError(f"the links of a {case.collective.name} are unknown; see --view latency")
+    system = run.header.topology.system  # of a predicted run
     if not system:
         if run.header.topology.platform == "cpu":
-            why = "ranks on CPUs are bound by memory beyond their caches alone, and no message was that large"
-            raise UsageError(why)
+            raise UsageError("no message exceeds the caches, and only then is memory the bound of ranks on CPUs")
         from collbench.analysis.machine import machine, sized, stated_nodes
 
         whole = machine(run, name)
@@ -134,7 +134,7 @@ def roofline(run: Run, case: Case, name: str | None = None) -> LinkRoofline | Me
 
 
 def link_roofline(system: System, case: Case) -> LinkRoofline:
-    """Return what the links of a system allow at most, by the algorithm that sends least over the busiest one."""
+    """Return the roofline of a system's links, by the algorithm with the least traffic over the busiest link."""
     sharp = system.nics is not None and system.nics.sharp
     algorithms = ("ring", "tree", *["nvls"] * system.adds, *["collnet"] * sharp)
     loads = [traffic(system, case, algorithm) for algorithm in algorithms]
@@ -142,9 +142,9 @@ def link_roofline(system: System, case: Case) -> LinkRoofline:
 
 
 def share(result: Timed, limit: LinkRoofline | MemoryRoofline | None, seconds: float) -> float:
-    """Return the fraction of the roofline that an operation of so many seconds attains.
+    """Return the fraction of the roofline that an operation of `seconds` attains.
 
-    A measurement of the same run counts before the roofline of its kind.
+    The result's own measured roofline counts before that of its kind.
     """
     if result.floor:
         return result.floor / seconds
@@ -152,7 +152,7 @@ def share(result: Timed, limit: LinkRoofline | MemoryRoofline | None, seconds: f
 
 
 def share_in_words(result: Timed) -> str:
-    """Return `96 % of the roofline`; empty where no copy time was measured along with the operation."""
+    """Return `96 % of the roofline`; empty without a copy time measured with the operation."""
     if not (result.floor and result.right):
         return ""
     return f"{100 * share(result, None, result.typical):.0f} % of the roofline"

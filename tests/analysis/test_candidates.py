@@ -93,7 +93,7 @@ def test_systems_that_disagree_are_named() -> None:
     result = checked(log(files.load("gcp-a3-mega").of(2)))
     assert result.word is Word.UNKNOWN
     (curve_of_it,) = result.curves
-    assert "slow as aws-p5, azure-nd-h100-v5, dgx-h100, 1 more, and not as gcp-a3-mega" in curve_of_it.remark
+    assert "slow as aws-p5, azure-nd-h100-v5, dgx-h100, 1 more, but not as gcp-a3-mega" in curve_of_it.remark
     assert curve_of_it.against.startswith("GCP a3-megagpu-8g, 2 nodes")
 
 
@@ -123,7 +123,7 @@ def test_what_nccl_logged_rules_systems_out_but_not_what_is_wrong_with_some(
 def test_a_log_that_rules_all_presets_out_is_unknown_and_says_so() -> None:
     result = checked(log(files.load("dgx-h100").of(2), cards=", ".join(map(str, range(40)))))
     assert result.word is Word.UNKNOWN
-    assert "what NCCL logged rules out every preset" in result.line
+    assert "NCCL's log rules out every preset" in result.line
 
 
 def test_presets_have_the_gpus_of_a_log_its_memory_and_room_for_its_ranks() -> None:
@@ -168,5 +168,5 @@ def test_a_trimmed_list_leaves_a_word_that_does_not_depend_on_the_nodes() -> Non
         result = checked(run, on="dgx-h100")
         assert result.word is word, slower
         assert held in result.line
-        assert ("slow as --nodes 2, and not as --nodes 4" in result.line) is (word is Word.UNKNOWN)
+        assert ("slow as --nodes 2, but not as --nodes 4" in result.line) is (word is Word.UNKNOWN)
         assert checked(run, on="dgx-h100", nodes=nodes).word is (Word.OK if slower == 1 else Word.SLOW)

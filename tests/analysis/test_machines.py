@@ -301,15 +301,15 @@ def test_a_log_without_a_list_of_ranks_says_where_they_are_taken_to_be() -> None
             bare = imported("".join(["# nThread 1 nGpus 1\n", *rows(ranks, speeds)]), ranks)
             result = checked(bare, on=on)
             assert result.compared.endswith(where)
-            assert f"taken to be on {where}" in result.line
+            assert f"{where} are assumed" in result.line
             assert "lists no ranks" in result.remarks[0]
     assert "lists no ranks" not in checked(bare, on="dgx-h100", nodes=2).line
     trimmed = imported(log("NVIDIA H100", 8, 8, kept=(0, 15)), 16)
     for listed in (spread_over(8), spread_over(8, 8), trimmed):
         result = checked(listed, on="dgx-h100")
         assert "lists no ranks" not in result.line
-        assert ("list of ranks is trimmed" in result.line) is (listed is trimmed)
-        assert ("else they are taken to be on any of 2, 4, 8 and 16 nodes" in result.line) is (listed is trimmed)
+        assert ("list of ranks is incomplete" in result.line) is (listed is trimmed)
+        assert ("without it, any of 2, 4, 8 and 16 nodes are assumed" in result.line) is (listed is trimmed)
     assert not checked(trimmed, on="dgx-h100", nodes=2).remarks
 
 
@@ -318,7 +318,7 @@ def test_the_part_of_a_system_that_a_run_is_held_against_is_named() -> None:
     assert checked(trays, on="gb200-nvl72").compared == "the model of GB200 NVL72, 1 rack of 8 GPUs"
     two_racks = checked(trays, on="gb200-nvl72", nodes=2)
     assert two_racks.compared == "the model of GB200 NVL72, 2 racks of 4 GPUs"
-    assert "--nodes counts racks: taken to be on 2 racks of 4 GPUs" in two_racks.line
+    assert "--nodes counts racks: assumed to be on 2 racks of 4 GPUs" in two_racks.line
     assert checked(spread_over(8, 8), on="dgx-h100").compared == "the model of DGX H100, 2 nodes of 8 GPUs"
 
 

@@ -74,11 +74,11 @@ def test_compare_names_what_ran_before_its_table_and_has_it_in_every_row(here: C
 def test_check_says_what_nccl_took_before_any_reason(here: Command) -> None:
     *lines, answer = here("check", "new", "--on", "dgx-h100").stdout.splitlines()
     assert "; likely: " in answer
-    starts = [next(line for line in lines if line.startswith(word)) for word in ("SLOW: ", "  NCCL took", "  1. ")]
+    starts = [next(line for line in lines if line.startswith(word)) for word in ("SLOW: ", "  NCCL chose", "  1. ")]
     assert starts == sorted(starts, key=lines.index)
     assert sum(line.startswith("UNKNOWN: ") for line in lines) == 1, "the fast path"
     curves = json.loads(here("check", "new", "--on", "dgx-h100", "--json").stdout)["curves"]
-    assert ["NCCL took" in " ".join(found["details"]) for found in curves] == [True, False]
+    assert ["NCCL chose" in " ".join(found["details"]) for found in curves] == [True, False]
 
 
 def test_explain_and_its_report_say_what_a_library_ran(here: Command, tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_the_caption_says_once_what_nccl_lacks_where_ranks_share_a_gpu() -> None
         words = title(drawn(view, run(*nccl, *rest, topology="4 ranks sharing 1 x H100")).axes[0])
         place, *caption = words.split("\n")
         assert place == "4 ranks sharing 1 x H100", view
-        assert " ".join(caption).startswith("where ranks share a GPU, nccl runs without NVLS"), view
+        assert " ".join(caption).startswith("when ranks share a GPU, nccl runs without NVLS"), view
         assert " ".join(caption).endswith(" NCCL_MAX_CTAS=32"), view
     (row,) = panels([run(*nccl, *rest)]).values()
     (panel,) = only(row, {"ring-ll"})

@@ -171,7 +171,7 @@ def test_pairs_and_barriers_have_no_bound_and_all_else_a_finite_one() -> None:
         if collective.parts == 1:
             assert all(0 < share < 1 for share in lines(drawn("bound", results).axes[0])["nccl"][1]), name
         else:
-            with pytest.raises(UsageError, match=f"nothing says over which links a {name} goes"):
+            with pytest.raises(UsageError, match=f"the links of a {name} are unknown"):
                 roofline(results, results.results[0].case)
 
 
@@ -187,11 +187,11 @@ def test_what_has_no_message_sizes_has_times_and_no_bandwidth() -> None:
 
 def test_without_a_known_bound_the_view_says_why_and_no_line_is_made_up() -> None:
     for results, why in (
-        (run(*sweep("mpi"), platform="cpu", ranks=4), "ranks on CPUs are bound by memory beyond their caches alone"),
+        (run(*sweep("mpi"), platform="cpu", ranks=4), "no message exceeds the caches"),
         (discovered(4, gpus=1), "several ranks share a GPU"),
         (discovered(2, 2, SLICED), "MIG slices share a GPU's memory and slot"),
         (run(*(measured("nccl", case(size, ranks=1)) for size in FEW)), "one rank sends nothing"),
-        (run(*sweep("nccl")), "the machine is not known; name it with --on"),
+        (run(*sweep("nccl")), "the machine is unknown; name it with --on"),
     ):
         (reason,) = reasons("bound", results)
         assert reason.startswith("bound not drawn for ")

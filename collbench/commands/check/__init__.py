@@ -1,4 +1,4 @@
-"""Say in one line whether this machine, a run, a log or a fleet is right and as fast as expected."""
+"""`collbench check`: judge this machine, a run, a log or a fleet in one line."""
 
 from collbench.presence import Command
 

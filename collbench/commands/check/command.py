@@ -1,4 +1,4 @@
-"""Say in one line whether this machine, a run, a log, each of many, or a fleet is right and as fast as expected.
+"""`collbench check` and `diagnose`: judge this machine, runs, logs or a fleet.
 
 For example:
   collbench check
@@ -38,8 +38,8 @@ _OPTIONS = [
     click.Argument(["inputs"], nargs=-1, type=PATH, metavar="[RUN|LOG|FOLDER]..."),
     *options_of(CheckRequest),
     EXIT,
-    option("-q --quiet", "Print the line of the verdict and no more.", is_flag=True),
-    option("-v --verbose", "Of several, print the rows of each.", is_flag=True),
+    option("-q --quiet", "Print only the verdict line.", is_flag=True),
+    option("-v --verbose", "Print the rows of each input, if several.", is_flag=True),
     json_option("all of it"),
     junit_option("a size"),
     METRICS,
@@ -49,14 +49,15 @@ _OPTIONS = [
 
 @click.command("check", cls=Renaming, earlier="run", params=_OPTIONS)
 def command(**options: Any) -> int:
-    """Say whether this machine, a run, a log or each of many is right and as fast as expected, in a line.
+    """Check that results are correct and as fast as expected: of this machine, of runs or of logs, in one line.
 
-    Without a name it measures this machine, in rounds until it is sure.  RUN is a run file or its folder, LOG what
-    another tool printed (`collbench import` has the formats; `-` is standard input), FOLDER has any of these below it.
+    Without an input, check measures this machine in rounds until the verdict is sure.  RUN is a run file or its folder.
+    LOG is the output of another tool (`collbench import` lists the formats; `-` is standard input).  FOLDER holds runs
+    or logs, also in subfolders.
 
-    Times are held against --reference; else against the model of --on, of the system that the topology matches, or of
-    each preset that fits a log; else against earlier good runs of this machine, its baseline; on a CPU without those,
-    against its own latency and copy speed.
+    Times are compared with --reference.  Without it, they are compared with the model of a system: --on, the system
+    that the topology matches, or each preset that fits a log.  Without a model, they are compared with the baseline of
+    this machine, its earlier good runs.  A CPU without a baseline is compared with its own latency and copy speed.
     """
     with errors_for(options["exits"]):
         return fleet.show(options) if fleet.asked(options["fleet"]) else _check(options)
@@ -68,11 +69,11 @@ def _check(options: Mapping[str, Any]) -> int:
     if options["run"] is not None:
         renamed(f"check --run {options['run']}", f"check {options['run']}")
     if options["inputs"] and options["metrics"]:
-        raise UsageError("--metrics is for a measurement of this machine; leave it out, or the names")
+        raise UsageError("--metrics is for a measurement of this machine; leave out --metrics or the inputs")
     leads = is_leader(launched())
     if names:
         WATCHDOG.stop()
-        if not leads:  # the first process of the launcher reads them, alone
+        if not leads:  # only the first process of the launcher reads inputs
             return 0
     to = Destinations(options, verdicts.OUTPUTS)
     with to.aside():
@@ -90,7 +91,7 @@ def _check(options: Mapping[str, Any]) -> int:
             return signals.status(cause)
     if not judged:  # the first process of the launcher has it
         return 0
-    lost = to.write(lambda name: verdicts.OUTPUTS[name](judged))  # first: the reader of what is printed may leave
+    lost = to.write(lambda name: verdicts.OUTPUTS[name](judged))  # before printing: a closed pipe ends the program
     with to.aside():
         if not to.brief:
             click.echo("\n".join(verdicts.shown(judged, options["verbose"])))
@@ -100,7 +101,7 @@ def _check(options: Mapping[str, Any]) -> int:
 
 
 def _judged(names: Sequence[str], options: Mapping[str, Any], quiet: bool) -> list[JudgedInput]:
-    """Measure this machine, or judge what is named; nothing in all but the first process of a launcher."""
+    """Measure this machine or judge the inputs; return [] on all but the first process of a launcher."""
     if names:
         said: list[str] = []
         judged = judge_inputs(names, made(CheckRequest, options, run=names[0]), said)
@@ -115,7 +116,7 @@ def _judged(names: Sequence[str], options: Mapping[str, Any], quiet: bool) -> li
 
 @contextmanager
 def _replacing_the_last_verdict(to: Destinations | None, op: str) -> Iterator[None]:
-    """Write that the check has started, and if it fails, why: the files of one that dies keep no earlier OK."""
+    """Write that the check has started, and why it fails if it does: a check that dies leaves no earlier OK behind."""
     why = f"started at {datetime.now().astimezone():%F %T %z}, no verdict"
     host = gethostname()
     begun = CheckResult(host, "", (op,), (), host=host, rounds=0, no_verdict=why)
@@ -134,15 +135,15 @@ def _replacing_the_last_verdict(to: Destinations | None, op: str) -> Iterator[No
 
 @click.command("diagnose", params=[RUN, *options_of(DiagnoseRequest), json_option("all of it"), GATE])
 def diagnosis(run: Path, on: str | None, nodes: int | None, as_json: Path | None, gated: bool) -> int:
-    """Judge a run or a log as `collbench check` does, which is its name now; without --gate the exit status is 0.
+    """Judge a run or a log: the earlier name of `collbench check`.  Without --gate the exit status is 0.
 
-    Where a curve is slow, the likely reasons follow, best explained first.  Each reason is a changed machine; the line
-    says how well its times fit.
+    A slow curve is followed by its likely reasons, the best fit first.  Each reason is a changed machine; its line says
+    how well the times of that machine fit.
     """
     result = diagnose(run, on, nodes=nodes)
     status = EXITS["plain"][result.word]
     if status and not gated:
-        click.echo(f"the exit status is 0; with --gate, and of `collbench check {run}`, it is {status}", err=True)
+        click.echo(f"the exit status is 0; with --gate or `collbench check {run}` it is {status}", err=True)
     text = "\n".join((result.line, *verdicts.lines(result))).rstrip()
     print_answer(lambda: click.echo(text), as_json, verdicts.document(result))
     return status if gated else 0

@@ -1,8 +1,8 @@
-"""A check's expectation: a run that was right, floors in a TOML file, or a CPU's own latency and copy speed.
+"""Expected times of a check: a good run, floors in a TOML file, or a CPU's own speed.
 
-An expectation answers for a measured row, not for a case: where the cores of ranks lie changes a small message's time
-three times, from one start to the next on a virtual machine.  A barrier that every row carries tells these states
-apart, so a row is held against rounds of the run in the same state.
+An expectation belongs to a measured row, not to a case.  On a virtual machine the placement of ranks on cores changes
+the time of a small message by a factor of three from one start to the next.  The barrier time of each row tells these
+states apart, so a row is compared with rounds in the same state.
 """
 
 import math
@@ -27,58 +27,58 @@ from collbench.units import parse_size
 
 BETWEEN_RUNS = {"cpu": 0.03}
 BETWEEN_OTHERS = 0.02
-"""What two runs of a healthy machine differ by besides their rounds: standard deviations (docs/checking.md)."""
+"""Standard deviations between two runs of a healthy machine, without the scatter of rounds (docs/checking.md)."""
 SAME_STATE = math.log(1.5)
-"""How far barriers may be apart in one state of the machine; between states they were three times as long."""
+"""Largest logarithmic ratio of barrier times in one state of the machine; between states the ratio was 3."""
 FITTED_BARRIER = 128e-9
-"""Seconds of a barrier by flags on the CPU that hand-written costs are fitted to: there, 8 bytes by packets take 77 ns,
-and on two states of another CPU 0.6 of a barrier."""
+"""Seconds of a barrier by flags on the CPU of the fitted costs.  There, 8 bytes by packets take 77 ns; on two states of
+another CPU they take 0.6 of a barrier."""
 CALIBRATED_ERROR = 0.4
 """Standard deviation of the logarithm of times over calibrated costs (docs/checking.md)."""
 IN_CACHES = 4 * 2**20
-"""Bytes up to which a message is taken to stay in the caches, unless the copies of the row were timed."""
+"""Largest message in bytes that is assumed to stay in the caches if the row has no timed copies."""
 NEAR_FLOOR = 0.02
-"""A time is surely above or below a floor if it is so by this share."""
+"""Share by which a time must differ from a floor to count as above or below it."""
 
 
 class ExpectedTime(NamedTuple):
-    """What a row should take."""
+    """The expected time of a row."""
 
     seconds: float
-    error: float = 0.0  # standard deviation of its logarithm, the same in every round
-    rounds: float = math.inf  # that it is the median of
-    near: float = 0.0  # share about a floor that somebody set, within which a time is not surely above or below it
+    error: float = 0.0  # standard deviation of the logarithm, the same in every round
+    rounds: float = math.inf  # number of rounds in the median
+    near: float = 0.0  # of a floor: share within which a time is neither above nor below it
 
 
 class Expectation(NamedTuple):
-    """The reference of times, in words, and the expected time of a measured row; None where that is unknown."""
+    """A reference for times: its name, and a function from a measured row to its expected time or None."""
 
     name: str
     of: Callable[[Observed], ExpectedTime | None]
-    releases: Sequence[str] = ()  # of NCCL that it was measured with
-    first: bool = False  # whether it is only what a CPU's own speed comes to
+    releases: Sequence[str] = ()  # of NCCL, of the reference's runs
+    first: bool = False  # whether it is only a CPU's own speed
 
 
 def expect_run(name: str, rows: Iterable[Observed], runs: Iterable[Run] = ()) -> Expectation:
-    """Return what rows of runs say, of the same case in the same state of the machine.
+    """Return the expectation of rows of runs: the median of the rounds of the case in the same state of the machine.
 
-    Only right and undisturbed rows count.  Of rounds in that state the median is expected.
+    Only correct and undisturbed rows count.
     """
     right = (row for row in rows if row.right and not row.disturbed and row.typical > 0)
     every = by_key(right, lambda row: (row.case, row.implementation, row.note.shared))
-    known = {}  # the logarithms of the times of all rounds, and of the barrier of each one's row
+    logarithms = {}  # of the time of each round, and of the barrier of its row
     for key, rounds in every.items():
-        known[key] = np.array([(math.log(time), _barrier(row)) for row in rounds for time in row.round_times]).T
+        logarithms[key] = np.array([(math.log(time), _barrier(row)) for row in rounds for time in row.round_times]).T
 
     def of(row: Observed) -> ExpectedTime | None:
-        alike = known.get((row.case, row.implementation, row.note.shared))
-        # A log with several settings may be held against a run with one, which has no name for it.
+        alike = logarithms.get((row.case, row.implementation, row.note.shared))
+        # A log with several settings names each of them; a run with one setting has only the implementation's name.
         if alike is None and isinstance(row, Reported):
-            alike = known.get((row.case, family(row.implementation), row.note.shared))
+            alike = logarithms.get((row.case, family(row.implementation), row.note.shared))
         if alike is None:
             return None
         logs, barriers = alike
-        logs = logs[~(np.abs(barriers - _barrier(row)) >= SAME_STATE)]  # also where a barrier is not known
+        logs = logs[~(np.abs(barriers - _barrier(row)) >= SAME_STATE)]  # keeps rounds with an unknown barrier (NaN)
         error = BETWEEN_RUNS.get(row.platform, BETWEEN_OTHERS)
         return ExpectedTime(math.exp(np.median(logs)), error, len(logs)) if len(logs) else None
 
@@ -87,33 +87,30 @@ def expect_run(name: str, rows: Iterable[Observed], runs: Iterable[Run] = ()) ->
 
 
 def _barrier(row: Observed) -> float:
-    """Return the logarithm of a row's barrier; NaN where none is known."""
+    """Return the logarithm of a row's barrier time; NaN if unknown."""
     return math.log(row.barrier) if isinstance(row, Measurement) and row.barrier else math.nan
 
 
 def first_of(name: str, parts: Sequence[Expectation]) -> Expectation:
-    """Return several expectations as one: for each row the first counts that knows it."""
+    """Chain expectations: each row takes the first expected time that is known."""
     releases = tuple(chain.from_iterable(part.releases for part in parts))
     return Expectation(name, lambda row: next(filter(None, (part.of(row) for part in parts)), None), releases)
 
 
-# ------------------------------------------------------------------------------------------------------------- floors
-
-
 class Floor(Struct, forbid_unknown_fields=True):
-    """The least bus bandwidth or the longest time of a case: a value with tolerances, as in ReFrame's references."""
+    """The least bus bandwidth or longest time of a case: a value with tolerances, as in ReFrame's references."""
 
     collective: str
     size: str | int
     value: Annotated[float, Meta(gt=0)]
-    unit: Literal["GB/s", "us", "ms", "s"]  # GB/s: of bus bandwidth, 1e9 bytes
-    lower: Annotated[float, Meta(ge=-1, le=0)] = 0.0  # share of the value by which a bandwidth may be less
-    upper: Annotated[float, Meta(ge=0)] = 0.0  # share of the value by which a time may be longer
+    unit: Literal["GB/s", "us", "ms", "s"]  # GB/s: bus bandwidth in 1e9 bytes per second
+    lower: Annotated[float, Meta(ge=-1, le=0)] = 0.0  # tolerance of a bandwidth, as a share of the value
+    upper: Annotated[float, Meta(ge=0)] = 0.0  # tolerance of a time, as a share of the value
     ranks: Annotated[int, Meta(ge=1)] | None = None  # None: any number
-    implementation: str = ""  # none: any
+    implementation: str = ""  # empty: any
 
     def takes(self, row: Observed) -> bool:
-        """Return whether the floor is of that row."""
+        """Return whether the floor applies to a row."""
         same = row.case.collective is find_collective(self.collective) and row.case.nbytes == parse_size(str(self.size))
         return same and self.ranks in (None, row.case.ranks) and self.implementation in ("", row.implementation)
 
@@ -135,7 +132,7 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def read_floors(path: Path) -> Expectation:
-    r"""Read floors from a TOML file; UsageError names the file, the place in it and what belongs there.
+    r"""Read floors from a TOML file; UsageError names the file, the field and the fix.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "floors.toml"
@@ -159,13 +156,10 @@ def read_floors(path: Path) -> Expectation:
     return Expectation(f"the floors of {path}", of)
 
 
-# --------------------------------------------------------------------------------------------------------------- CPUs
-
-
 def _calibrated(row: Observed) -> ExpectedTime | None:
-    """Return the cost of a hand-written implementation on this CPU, by its own barrier and its own copies.
+    """Return the expected time of a hand-written implementation on a CPU, from the row's barrier and copies.
 
-    Its operations are counted (platforms/cost.py).  None for a library, or without the time of a barrier.
+    Operations are counted by platforms/cost.py.  Returns None for a library, or without a barrier time.
     """
     implementation, platform = find(row.note.picked or row.implementation), platforms().get(row.platform)
     if not implementation or not implementation.cost or not platform or not platform.fitted:
@@ -174,11 +168,11 @@ def _calibrated(row: Observed) -> ExpectedTime | None:
         return None
     cost = implementation.cost(row.case)
 
-    # What waits for another rank takes as much longer as the barrier does, and so do packets.
+    # Waits for another rank, and packets, scale with the barrier.
     slower = row.barrier / FITTED_BARRIER
     waits = cost.steps * FITTED.waits.get(cost.wait, math.inf) * slower
     moved = row.case.nbytes * max(cost.memory / FITTED.memory, cost.packets / FITTED.packets * slower)
-    # Beyond the caches, the copies that were timed meanwhile tell what a byte of memory takes.
+    # Beyond the caches, the row's timed copies give the time per byte of memory.
     if row.floor:
         least = sum(row.case.traffic) / row.case.ranks / row.case.nbytes
         moved = max(moved, row.floor * cost.memory / least)

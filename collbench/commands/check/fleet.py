@@ -1,12 +1,11 @@
-"""Nodes of a fleet that stand out: each is held against the median of those that are alike, by robust statistics.
+"""Outlier nodes of a fleet, by robust statistics, for `collbench check --fleet`.
 
-For each size, and for the median over all sizes, a node's logarithm of time is measured in units of the spread between
-nodes: Tukey's biweight midvariance, which outliers hardly change.  The limit is Student's t with 0.7 (n - 1) degrees of
-freedom (F. Mosteller and J. Tukey, Data Analysis and Regression, 1977, chapter 10), for all nodes and sizes together
-(Bonferroni).  Disturbances give times longer tails than that, so as many sizes of a node must stand out as would by
-chance in hardly any fleet.  docs/fleet.md has the measured error rates.
-
-`show` prints the judgement (`collbench check --fleet`) and writes its files.
+Each node is compared with the median of alike nodes, at each size and over all sizes.  Distances of logarithms of time
+are in units of the spread between nodes: the root of Tukey's biweight midvariance, which outliers hardly change.  The
+limit is Student's t with 0.7 (n - 1) degrees of freedom (F. Mosteller and J. Tukey, Data Analysis and Regression, 1977,
+chapter 10), with Bonferroni's correction for all nodes and sizes.  Disturbances give times longer tails than Student's
+t.  A node is therefore an outlier only if more of its sizes stand out than chance explains.  docs/fleet.md has the
+measured error rates.
 """
 
 import json
@@ -39,14 +38,14 @@ from collbench.runfile import DEFAULT
 from collbench.stats import Estimate, student
 from collbench.units import counted, format_duration, format_rate, format_seconds, format_size, significant
 
-FEWEST = 5  # alike nodes from which on anything is concluded
-SLOWER = 0.05  # the usual share of time from which on a difference matters
+FEWEST = 5  # alike nodes that a comparison needs
+SLOWER = 0.05  # default of the smallest difference that matters, as a share of time
 PEERS = "the other nodes"
-ALIKE = "not judged, alike"  # the reason of a node that no check judged, and that no comparison names
-_UNLIKE = 0.5  # spread between nodes from which on none could stand out
-_ERROR = 0.05  # how often a node that is like all others is named: half for single sizes, half for all together
-_FLOOR = 2e-3  # least spread: printed times of three digits are no closer
-_MEDIAN = 1.253  # standard error of a median over that of a mean (normal, many)
+ALIKE = "not judged, alike"  # the reason of a node that no check judged and that is no outlier
+_UNLIKE = 0.5  # spread between nodes from which on no node could stand out
+_ERROR = 0.05  # false alarms per fleet: half for single sizes, half for all sizes together
+_FLOOR = 2e-3  # least spread: rounding of printed times to three digits
+_MEDIAN = 1.253  # standard error of a median over that of a mean (normal distribution, many values)
 
 Array = NDArray[np.float64]
 Marks = NDArray[np.bool_]
@@ -54,12 +53,12 @@ Times = Mapping[str, Mapping[FleetCurve, Mapping[int, float]]]  # by node, curve
 
 
 class Outlier(NamedTuple):
-    """A node that is slower or faster than those that are alike, or than it was itself."""
+    """A node that is slower or faster than alike nodes, or than itself before."""
 
-    judgement: Judgement  # with the median ratio over the sizes below; its interval is 95 % for all that are named
+    judgement: Judgement  # ratio: median over `sizes`, with a joint 95 % interval for all outliers
     curve: FleetCurve
-    sizes: tuple[int, ...]  # in bytes at which it stands out; empty: all sizes taken together do
-    measured: int  # sizes
+    sizes: tuple[int, ...]  # bytes at which it stands out; empty: it stands out over all sizes together
+    measured: int  # number of sizes
 
     def fields(self) -> dict[str, Any]:
         """Return the outlier for JSON."""
@@ -69,12 +68,12 @@ class Outlier(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class AlikeNodes:
-    """Alike nodes, at least FEWEST at each size: the times of a curve by node and size, NaN where a node has none."""
+    """Times of alike nodes by node and size, at least FEWEST at each size; NaN if a node has no time."""
 
     curve: FleetCurve
     nodes: tuple[str, ...]
     sizes: tuple[int, ...]  # bytes
-    times: Array  # seconds; of a change between two nights, ratios of times
+    times: Array  # seconds, or ratios of times between two nights
     outliers: tuple[Outlier, ...] = ()
 
     @property
@@ -89,17 +88,17 @@ class AlikeNodes:
 
     @property
     def alike(self) -> bool:
-        """Whether the nodes differ by so little that one could stand out."""
+        """Whether the nodes agree enough for one to stand out."""
         return float(self.spreads[-1]) < _UNLIKE
 
 
 def groups(nodes: Sequence[FleetNode], slower: float = SLOWER) -> list[AlikeNodes]:
-    """Return alike nodes, the largest group first, with outliers: they differ from the median by `slower`, a share."""
+    """Return groups of alike nodes, the largest first; outliers differ from the median by the share `slower`."""
     return _with_outliers({node.name: node.curves for node in nodes}, slower, PEERS)
 
 
 def changes(before: Sequence[FleetNode], after: Sequence[FleetNode], slower: float = SLOWER) -> list[AlikeNodes]:
-    """Return how the times of nodes changed between two nights; outliers changed otherwise than the fleet's median."""
+    """Return the changes of times between two nights; outliers changed unlike the fleet's median."""
     old: Times = {node.name: node.curves for node in before}
     changed: dict[str, dict[FleetCurve, dict[int, float]]] = defaultdict(dict)
     for node in after:
@@ -116,7 +115,7 @@ def outliers_of(alike: Iterable[AlikeNodes]) -> list[Outlier]:
 
 
 def judged(nodes: Sequence[FleetNode], alike: Sequence[AlikeNodes]) -> list[Judgement]:
-    """Return the judgement of each node: by its check, or by its peers, whichever is worse; a tie is by its peers."""
+    """Return the judgement of each node: the worse of its check and its comparison with peers; peers win a tie."""
     compared, judgements = names_alike(alike), []
     outliers = {outlier.judgement.what: outlier.judgement for outlier in reversed(outliers_of(alike))}
     for node in nodes:
@@ -134,9 +133,10 @@ def names_alike(alike: Iterable[AlikeNodes]) -> set[str]:
 
 
 def findings(nodes: Sequence[FleetNode], alike: Sequence[AlikeNodes]) -> tuple[list[str], list[str]]:
-    """Return the nodes that are slow by a setting, since most checks say SLOW and no peers do; and those to exclude.
+    """Return the nodes that a shared setting slows down, and the nodes to exclude.
 
-    The latter are nodes that are WRONG, slower than the others, or SLOW by their checks where most are not.
+    A shared setting is assumed if most checks are SLOW; it explains the SLOW nodes that are no outliers.  Nodes to
+    exclude are WRONG, slower than the others, or SLOW by their checks without a shared setting.
     """
     outliers = {outlier.judgement.what: outlier.judgement.word for outlier in outliers_of(alike)}
     slow = [node.name for node in nodes if node.word is Word.SLOW and node.name not in outliers]
@@ -148,7 +148,7 @@ def findings(nodes: Sequence[FleetNode], alike: Sequence[AlikeNodes]) -> tuple[l
 
 
 def judgement_of(nodes: Sequence[FleetNode], judgements: Sequence[Judgement], alike: Sequence[AlikeNodes]) -> Judgement:
-    """Return the judgement of a fleet: the worst of those of its nodes that could be judged."""
+    """Return the judgement of a fleet: the worst word of its judged nodes."""
     shared, compared = set(findings(nodes, alike)[0]), names_alike(alike)
     rest = [each for each in judgements if each.what not in shared]
     rest.sort(key=lambda each: (list(Word).index(each.word), -each.ratio.value if each.ratio.known else 0))
@@ -168,14 +168,14 @@ def judgement_of(nodes: Sequence[FleetNode], judgements: Sequence[Judgement], al
         parts.append(f"{f'{len(nodes) - checked:,} not' if checked else 'none'} judged against a system")
     against = ["their checks"] * bool(checked) + [PEERS] * bool(compared)
     words = Counter(each.word for each in judgements)
-    # Where most nodes are not known, some that are OK do not make the fleet so.
+    # A few OK nodes do not make a fleet OK if most are UNKNOWN.
     word = worst(words) if 2 * words[Word.UNKNOWN] > len(nodes) else overall(words)
     ratio = rest[0].ratio if rest and rest[0].word.bad else NO_RATIO
     return Judgement(counted(len(nodes), "node"), " and ".join(against), word, "; ".join(filter(None, parts)), ratio)
 
 
 def outdated(nodes: Sequence[FleetNode]) -> list[FleetNode]:
-    """Return nodes whose verdict is older than the median by an hour and four median deviations, the oldest first."""
+    """Return outdated nodes, the oldest first: an hour and four median deviations older than the median."""
     written = [node.modified for node in nodes if node.modified] or [0.0]
     middle = median(written)
     oldest = middle - 3600 - 4 * median(abs(when - middle) for when in written)
@@ -190,7 +190,7 @@ def _with_outliers(fleet: Times, slower: float, against: str) -> list[AlikeNodes
 
 
 def _alike(fleet: Times) -> list[AlikeNodes]:
-    """Return the nodes of each curve, without sizes that few of them have, and without nodes that have no other."""
+    """Group nodes by curve; leave out sizes that fewer than FEWEST nodes have, and nodes without other sizes."""
     by_curve: dict[FleetCurve, dict[str, Mapping[int, float]]] = defaultdict(dict)
     for name, curves in fleet.items():
         for curve, times in curves.items():
@@ -209,24 +209,24 @@ def _alike(fleet: Times) -> list[AlikeNodes]:
 def _outliers(
     group: AlikeNodes, nodes: int, tests: int, slower: float, against: str, several: bool
 ) -> Iterator[Outlier]:
-    """Yield the nodes that stand out, where so many nodes and single times are tested in all."""
+    """Yield the outliers of a group; `nodes` and `tests` count nodes and single times of all groups."""
     logs, spreads = np.log(group.times / group.medians), group.spreads
     measured, middles = np.isfinite(logs), np.nanmedian(logs, axis=1, keepdims=True)
     limit, reach = (student(1 - _ERROR / 4 / count, 0.7 * (len(logs) - 1)) for count in (tests, nodes))
 
-    # Sizes of a node scatter around its median by less than nodes differ; a single size cannot say by how much.
+    # The sizes of one node scatter less than nodes differ.  With one size, the spread between nodes must do.
     noise = _spread(logs - middles) if logs.shape[1] > 1 else spreads
     for sign, word in ((1, Word.SLOW), (-1, Word.FAST)):
         far = sign * logs > limit * spreads
 
-        # A node that is often far off on the other side too is not slow: its times are unsure.
+        # A node that is often far off to both sides has uncertain times: it is no outlier.
         unsure = far.sum(axis=1) < 4 * (-sign * logs > limit * spreads).sum(axis=1)
         single, whole = _beyond_chance(far, measured, nodes), (sign * middles > reach * _spread(middles))[:, 0]
         for row in np.flatnonzero((single | whole) & ~unsure).tolist():
             chosen = far[row] if single[row] else measured[row]
             values = logs[row, chosen]
 
-            # The node's sizes scatter as is usual, or more; and the median of the fleet has an error, too.
+            # Error of the ratio: the larger of the usual and the node's own scatter, and the error of fleet medians.
             middle, usual = float(np.median(values)), np.mean(noise[chosen] ** 2)
             scatter = (1.4826 * np.median(np.abs(values - middle))) ** 2
             error = _MEDIAN * math.sqrt(max(usual, scatter) / len(values) + np.mean(spreads[chosen] ** 2) / len(logs))
@@ -242,11 +242,11 @@ def _outliers(
 
 
 def _beyond_chance(far: Marks, measured: Marks, nodes: int) -> Marks:
-    """Return the nodes of which more sizes stand out than by chance in all but a few fleets.
+    """Mark the nodes with more outlying sizes than chance explains.
 
-    Chance is the rate among the nodes with fewer such sizes, and once more: so slow nodes do not hide each other.
+    The rate of chance is estimated from the nodes with fewer outlying sizes, so that slow nodes do not hide each other.
     """
-    from scipy.special import bdtrc  # 0.1 s, which no help should wait for
+    from scipy.special import bdtrc  # takes 0.1 s, too long for --help
 
     count, sizes, chance = far.sum(axis=1), measured.sum(axis=1), np.ones(len(far))
     for many in np.unique(count[count > 0]):
@@ -257,10 +257,10 @@ def _beyond_chance(far: Marks, measured: Marks, nodes: int) -> Marks:
 
 
 def _spread(values: Array) -> Array:
-    """Return the square root of Tukey's biweight midvariance of each column (D. Lax, 1985); NaN counts as missing."""
+    """Return the root of Tukey's biweight midvariance of each column (D. Lax, 1985); NaN counts as missing."""
     away = values - np.nanmedian(values, axis=0)
     units = away / np.maximum(9 * np.nanmedian(np.abs(away), axis=0), _FLOOR)
-    inside = np.abs(units) < 1  # False of NaN
+    inside = np.abs(units) < 1  # False for NaN
     away, squares = np.where(inside, away, 0.0), np.where(inside, units, 0.0) ** 2
     above = np.sum(away**2 * (1 - squares) ** 4, axis=0)
     below = np.sum(np.where(inside, (1 - squares) * (1 - 5 * squares), 0.0), axis=0)
@@ -268,7 +268,7 @@ def _spread(values: Array) -> Array:
     return np.asarray(np.maximum(np.sqrt(count * above) / np.abs(below), _FLOOR))
 
 
-_LISTED = 60  # lines of a kind, or names, that are printed; JSON has all
+_LISTED = 60  # lines of a kind, or names, in the text; JSON has all
 _COLUMNS = (
     *FleetCurve._fields,
     *("size_bytes", "time_seconds", "bus_bandwidth_bytes_per_second"),
@@ -276,25 +276,28 @@ _COLUMNS = (
 )
 
 OPTIONS = [
-    option("--fleet", "Compare the nodes in FOLDER by check.json, runs or logs; --slower is 5 % then.", is_flag=True),
-    option("--against", "Of a fleet: what changed since this folder was made.", type=PATH, metavar="FOLDER"),
-    option("--exclude-file", "Of a fleet: write the names of its outliers, a line each.", type=PATH, metavar="FILE"),
-    option("--csv", "Of a fleet: write a row for each node and size.", type=PATH, metavar="FILE"),
+    option(
+        "--fleet", "Compare the nodes in FOLDER by check.json, runs or logs; default of --slower: 5 %.", is_flag=True
+    ),
+    option("--against", "With --fleet: compare with this earlier folder.", type=PATH, metavar="FOLDER"),
+    option("--exclude-file", "With --fleet: write the nodes to exclude, one per line.", type=PATH, metavar="FILE"),
+    option("--csv", "With --fleet: write a row for each node and size.", type=PATH, metavar="FILE"),
 ]
 _OF_A_FLEET = {str(each.name) for each in OPTIONS}
 _OF_BOTH = {"inputs", "on", "nodes", "slower", "as_json", "junit", "quiet", "exits"}
 
 
 def asked(fleet: bool) -> bool:
-    """Return whether a fleet is to be compared; UsageError where an option is for something else."""
+    """Return whether a fleet is compared; UsageError if an option does not fit."""
     for name, spelling in given().items():
         if name not in _OF_BOTH and (name in _OF_A_FLEET) is not fleet:
-            raise UsageError(f"{spelling} is for {'other checks; leave it out, or --fleet' if fleet else '--fleet'}")
+            fix = "does not go with --fleet; leave one of them out" if fleet else "is for --fleet; add --fleet"
+            raise UsageError(f"{spelling} {fix}")
     return fleet
 
 
 def show(options: Mapping[str, Any]) -> int:
-    """Print what is known of a fleet, or how it differs from an earlier night, write files, return the exit status."""
+    """Print the judgement of a fleet and its changes since an earlier night; write files; return the exit status."""
     folder, *more = options["inputs"] or [DEFAULT]
     if more or (options["nodes"] and not options["on"]):
         raise UsageError(f"--fleet takes one folder, not {more[0]} too" if more else "--nodes is for --on SYSTEM")
@@ -313,7 +316,7 @@ def show(options: Mapping[str, Any]) -> int:
     answer |= {"changes": [outlier.fields() for outlier in outliers_of(changed)]}
     answer |= {"outdated": [node.name for node in outdated(nodes)], "rows": rows}
 
-    # Files first: the reader of the table may stop early.
+    # Files are written first: a closed pipe ends the program while it prints.
     documents: dict[str, Callable[[], str]] = {
         "json": lambda: json.dumps(answer, indent=2, allow_nan=False),
         "csv": lambda: csv_text(rows[0], rows),
@@ -330,7 +333,7 @@ def show(options: Mapping[str, Any]) -> int:
 
 
 def _rows(judged: Iterable[tuple[FleetNode, Judgement]], alike: Sequence[AlikeNodes]) -> Iterator[dict[str, Any]]:
-    """Yield a flat record for each node, curve and size, and one for each node without any."""
+    """Yield a flat record for each node, curve and size, and one for each node without curves."""
     medians = {group.curve: dict(zip(group.sizes, group.medians.tolist(), strict=True)) for group in alike}
     slow = {(each.judgement.what, each.curve) for each in outliers_of(alike) if each.judgement.word.bad}
     for node, judgement in judged:
@@ -353,7 +356,7 @@ COLUMNS: tuple[Column[tuple[str, ...]], ...] = (
     Column("sizes", itemgetter(4), importance=1),
     Column("curve", itemgetter(5)),
 )
-"""Of an outlier, or of a node of which something else is to be said."""
+"""The columns of outliers and of nodes with other findings."""
 
 
 def _table(alike: Sequence[AlikeNodes], nodes: Sequence[FleetNode] = (), shared: Sequence[str] = ()) -> list[str]:
@@ -376,7 +379,7 @@ def _table(alike: Sequence[AlikeNodes], nodes: Sequence[FleetNode] = (), shared:
 
 
 def _moved(before: Sequence[FleetNode], after: Sequence[FleetNode], changed: Sequence[AlikeNodes]) -> list[str]:
-    """Return which nodes have a result on one of two nights only, and by how much times of the others changed."""
+    """Return the lines on nodes with a result on only one of two nights, and on the changes of the others."""
     old, new = ({node.name for node in night if node.curves} for night in (before, after))
     moves = (("came", sorted(new - old)), ("went", sorted(old - new)))
     lines = [f"{word}: {len(names):,}, {', '.join(names[:_LISTED])}" for word, names in moves if names]
@@ -387,7 +390,7 @@ def _moved(before: Sequence[FleetNode], after: Sequence[FleetNode], changed: Seq
 
 
 def _compared(groups: Sequence[AlikeNodes], nodes: Sequence[FleetNode]) -> list[str]:
-    """Return a line for each group of alike nodes, at its largest size, and how old all are."""
+    """Return a line for each group of alike nodes at its largest size, and one on the age of the results."""
     lines = []
     for group in groups[:_LISTED]:
         size, seconds = group.sizes[-1], float(group.medians[-1])
@@ -399,10 +402,10 @@ def _compared(groups: Sequence[AlikeNodes], nodes: Sequence[FleetNode]) -> list[
     measured_nodes = {node.name for node in nodes if node.curves}
     if uncompared := sorted(measured_nodes.difference(*(group.nodes for group in groups))):
         why = f"fewer than {FEWEST} nodes have their topology, case and implementation"
-        lines.append(f"compared with nothing, since {why}: {len(uncompared):,}, {', '.join(uncompared[:_LISTED])}")
+        lines.append(f"not compared, since {why}: {len(uncompared):,}, {', '.join(uncompared[:_LISTED])}")
     if ages := sorted(max(1.0, datetime.now(UTC).timestamp() - node.modified) for node in nodes if node.modified):
         first, middle, last = (format_duration(ages[index], 2) for index in (0, len(ages) // 2, -1))
-        age_range = f" to {last} ago, half of them at most {middle}" if first != last else ""
+        age_range = f" to {last} ago, median {middle}" if first != last else ""
         lines.append(f"written {first}{age_range} ago")
     return [wrapped(line, room() or len(line)) for line in lines]
 

@@ -1,8 +1,8 @@
-"""Inputs of a check that measures nothing: runs, logs of other tools, folders of both; and the results of a fleet.
+"""Inputs of a check: runs, logs of other tools, folders of them, and fleets.
 
-A fleet is a folder of checks and runs, a folder for each node or runs that name their hosts, or of logs.  Only the
-fields that nodes are compared by are decoded of a verdict, so that thousands are read in a moment.  A file that cannot
-be read costs its node alone, which then says why.
+A fleet is a folder of checks, runs or logs of nodes.  Checks and runs lie in one folder per node, or the runs name
+their hosts.  Only the fields that compare nodes are decoded, so that thousands of verdicts are read in a moment.  A
+file that cannot be read affects its node alone; the node's reason says why.
 """
 
 import os
@@ -35,29 +35,28 @@ from collbench.runfile.store import NAME, Run, read, why_none
 from collbench.topology import files
 from collbench.units import Seconds, counted
 
-_BEGIN = b'{"kind"'  # of a run file
+_BEGIN = b'{"kind"'  # first bytes of a run file
 CHECK = "check.json"
-"""What `collbench check --json` is to write into the folder of a node."""
-_MADE = re.compile(
-    rf"\d{{8}}-\d{{6}}-.*|\d+-({'|'.join(COLLECTIVES)})"
-)  # names of folders that collbench gives, not users
+"""The file of `collbench check --json` in the folder of a node."""
+# Names of folders that collbench gives, not users.
+_MADE = re.compile(rf"\d{{8}}-\d{{6}}-.*|\d+-({'|'.join(COLLECTIVES)})")
 
 
 class Input(NamedTuple):
-    """A run or a table of a log by the name of its file, or why it is refused."""
+    """A run or a table of a log, with the name of its file; if it is refused, the error."""
 
     name: str
     run: Run | CollbenchError
 
 
 def read_inputs(names: Sequence[str], request: ImportRequest, said: list[str]) -> Iterator[Input]:
-    """Yield runs and tables, in order; logs are stored as `import` stores them where the request has a folder.
+    """Yield the runs, then the tables of logs; store the logs like `import` if the request has an output folder.
 
-    `said` gets what the user must know of files that hold no results.  UsageError for a name that is none.
+    Messages about files without results are appended to `said`.  Raises UsageError if a name does not exist.
     """
     runs: list[Path] = []
     logs: list[Path] = []
-    below: set[str] = set()  # by their names in a folder, which others than the user wrote
+    below: set[str] = set()  # files in folders, which the user did not name one by one
     for name in names:
         path = _existing(name)
         if name == STDIN or not path.is_dir():
@@ -79,17 +78,17 @@ def read_inputs(names: Sequence[str], request: ImportRequest, said: list[str]) -
 
 
 def _existing(name: str) -> Path:
-    """Return the path of that name; UsageError with what to give instead."""
+    """Return the path of an input; UsageError says what to give if it does not exist."""
     if name == STDIN or (name and Path(name).exists()):
         return Path(name)
     if name in files.names():
-        raise UsageError(f"{name} is a system, and no file; give --on {name}")
+        raise UsageError(f"{name} is a system, not a file; give --on {name}")
     what = f"there is no file or folder {name or repr(name)}"
     raise UsageError(f"{what}; give a run, a log or a folder of them, or nothing to measure this machine")
 
 
 def _is_run(path: Path) -> bool:
-    """Return whether a file is a run file, whatever it is called."""
+    """Return whether a file begins like a run file, under any name."""
     if not path.is_file() or not os.access(path, os.R_OK):
         return path.name == NAME
     with path.open("rb") as file:
@@ -97,17 +96,17 @@ def _is_run(path: Path) -> bool:
 
 
 def _inside(folder: Path, said: list[str]) -> list[Path]:
-    """Return the logs and runs below a folder; CollbenchError where there is none, or checks of nodes."""
+    """Return the logs and runs below a folder; CollbenchError if it has none or holds checks of nodes."""
     if next(folder.glob(f"*/{CHECK}"), None):
         raise UsageError(f"{folder} holds checks of nodes; give --fleet {folder}")
-    found, others = files_in(folder)
+    candidates, others = files_in(folder)
     if others:
-        said.append(f"{folder}: {counted(len(others), 'file')} not read, by the names no logs")
-    return [path for path in found if path.name != CHECK]
+        said.append(f"{folder}: {counted(len(others), 'file')} not named like logs, so not read")
+    return [path for path in candidates if path.name != CHECK]
 
 
 def _logs(logs: Sequence[Path], below: set[str], request: ImportRequest, said: list[str]) -> Iterator[Input]:
-    """Yield the tables of logs, and why others are refused; those of a folder without results are counted."""
+    """Yield the tables of logs and the errors of refused ones; in a folder, count the files without results."""
     read_tests: list[ImportedTest] = []
     without = 0
     for name, tests in read_each(logs, request.hints, said) if logs else ():
@@ -127,12 +126,12 @@ def _logs(logs: Sequence[Path], below: set[str], request: ImportRequest, said: l
     try:
         for imported, folder in zip(groups, folders(request, groups), strict=True):
             said.append(f"run file: {stored(imported, folder).path}")
-    except CollbenchError as error:  # the verdict is not lost with it
-        said.append(f"not kept: {error}")
+    except CollbenchError as error:  # the verdict stands even if the run file cannot be written
+        said.append(f"not stored: {error}")
 
 
 class FleetCurve(NamedTuple):
-    """The common fields of comparable nodes, in the words of their files."""
+    """The fields in which comparable nodes agree."""
 
     topology: str  # `8 x NVIDIA H100 80GB HBM3, NVSwitch`
     collective: str
@@ -146,34 +145,34 @@ class FleetCurve(NamedTuple):
 
     @property
     def title(self) -> str:
-        """All of it in words: `allreduce, float, sum, 8 ranks, nccl on 8 x NVIDIA H100`."""
+        """The curve in words: `allreduce, float, sum, 8 ranks, nccl on 8 x NVIDIA H100`."""
         return f"{case(self).title}, {self.implementation} on {self.topology or 'an unnamed topology'}"
 
     def busbw(self, nbytes: int, seconds: float) -> float:
-        """Return the bus bandwidth of an operation in bytes per second; 0 where messages have no size."""
+        """Return the bus bandwidth of an operation in bytes per second; 0 if the collective has no message size."""
         collective = case(self).collective
         return collective.bus_factor(self.ranks) * nbytes / seconds if collective.sized else 0.0
 
 
 @cache
 def case(curve: FleetCurve) -> Case:
-    """Return the case of a curve, whose size says nothing; ValueError where there is none."""
+    """Return the case of a curve, with size 0; ValueError if its fields make no case."""
     return to_case(curve._asdict() | {"nbytes": 0})
 
 
 @dataclass(frozen=True)
 class FleetNode:
-    """The files of a node in its folder."""
+    """A node of a fleet, as its files describe it."""
 
     name: str
-    word: Word = Word.UNKNOWN  # of its check, whatever the other nodes say
-    reason: str = ""  # of UNKNOWN only where there is no result, or not all of it
-    modified: float = 0.0  # seconds since 1970 at which its file was written
-    curves: Mapping[FleetCurve, Mapping[int, float]] = field(default_factory=dict)  # seconds by bytes of a message
+    word: Word = Word.UNKNOWN  # of its own check, without the other nodes
+    reason: str = ""  # why; an UNKNOWN node with complete results has none
+    modified: float = 0.0  # time of its newest file, seconds since 1970
+    curves: Mapping[FleetCurve, Mapping[int, float]] = field(default_factory=dict)  # seconds by message size in bytes
 
 
 class _Size(msgspec.Struct, kw_only=True):
-    """A size of a check: the fields of a curve, in their order, then the size and its time."""
+    """A size of a check: the fields of `FleetCurve` in order, then the size and its time."""
 
     collective: str
     dtype: str
@@ -196,7 +195,7 @@ class _Check(msgspec.Struct):
     where: str
     curves: list[_Sizes]
     word: Word
-    no_verdict: str = ""  # why there is none
+    no_verdict: str = ""  # why there is no verdict
     reason: str = ""
     wrong_or_failed: list[msgspec.Raw] = []
 
@@ -205,10 +204,10 @@ Judge = Callable[[Run], CheckResult]
 
 
 def read_fleet(folder: Path, judge: Judge | None = None) -> list[FleetNode]:
-    """Return the nodes of a folder by name; UsageError where there is none.
+    """Return the nodes of a folder, sorted by name; UsageError if it has none.
 
-    A node is a folder with a check, or with a single run and a name that a user gave; else the host that a run names.
-    Runs are judged by `judge`, if there is one.  Logs of other tools are nodes where the folder holds nothing else.
+    A subfolder is a node if it holds a check, or a single run under a name that a user gave.  Otherwise each run
+    belongs to the host that it names.  `judge`, if given, judges the runs.  Logs count if there is nothing else.
     """
     try:
         inside = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and entry.name[0] != ".")
@@ -222,7 +221,7 @@ def read_fleet(folder: Path, judge: Judge | None = None) -> list[FleetNode]:
 
 
 def _nodes(folder: Path, judge: Judge | None) -> Iterator[FleetNode]:
-    """Yield the node that a folder is, or a node for each run in it."""
+    """Yield one node for a folder's check, or a node for each run in it."""
     name, checked = sanitize.text(os.fsencode(folder.name).decode(errors="replace")), folder / CHECK
     paths = (
         [checked]
@@ -239,7 +238,7 @@ def _nodes(folder: Path, judge: Judge | None) -> Iterator[FleetNode]:
 
 
 def _joined(parts: list[FleetNode]) -> FleetNode:
-    """Return the node of several runs: each time is that of the newest run that has it."""
+    """Join the parts of a node: each time comes from the newest part that has it."""
     parts.sort(key=lambda part: part.modified)
     curves: dict[FleetCurve, dict[int, float]] = defaultdict(dict)
     for curve, times in chain.from_iterable(part.curves.items() for part in parts):
@@ -250,11 +249,11 @@ def _joined(parts: list[FleetNode]) -> FleetNode:
 
 
 def _of_logs(folder: Path, judge: Judge | None) -> Iterator[FleetNode]:
-    """Yield a node for each log, named as `collbench import --each` does."""
+    """Yield a node for each log, with the name that `collbench import --each` gives."""
     try:
         groups, remarks, refused = importing.read_foreign(ImportRequest(folder, each=True))
     except CollbenchError as error:
-        raise UsageError(f"{folder} has no nodes: no folder with {CHECK} or {NAME}, and no logs: {error}") from None
+        raise UsageError(f"{folder} has no nodes: no subfolder with {CHECK} or {NAME}, and no logs: {error}") from None
     for remark in (*remarks, *(f"not read: {reason}" for reason in refused)):
         click.echo(remark, err=True)
     for name, imported in zip(importing.names(groups), groups, strict=True):
@@ -278,7 +277,7 @@ def _checked(name: str, path: Path) -> FleetNode:
 
 
 def _measured(name: str, run: Run, path: Path, judge: Judge | None, by_host: bool = False) -> FleetNode:
-    """Return the node of a run: UNKNOWN, or WRONG where a row is bad, unless it is judged here."""
+    """Return the node of a run; without `judge` it is UNKNOWN, or WRONG if a row is bad."""
     if by_host and run.header.environment.host not in ("", "unknown"):
         name = run.header.environment.host
     bad = next((result.problem for result in run.results if result.outcome.bad), "")
@@ -286,7 +285,7 @@ def _measured(name: str, run: Run, path: Path, judge: Judge | None, by_host: boo
         return FleetNode(name, Word.WRONG if bad else Word.UNKNOWN, bad or alone, path.stat().st_mtime)
     curves: dict[FleetCurve, dict[int, float]] = defaultdict(dict)
     for row in observed(run.cases):
-        # Of a log's rounds the slowest counts, as in a check; of those measured here the median.
+        # As in a check, a log counts by its slowest round and a run by the median of its rounds.
         seconds = row.worst.typical if isinstance(row, Reported) else median(row.round_times)
         fields = map((case_fields(row.case) | row.case.properties).__getitem__, FleetCurve._fields[1:-1])
         curves[_curve(run.header.topology.name, *fields, row.implementation)][row.case.nbytes] = seconds
@@ -302,5 +301,5 @@ def _measured(name: str, run: Run, path: Path, judge: Judge | None, by_host: boo
 def _curve(*fields: Any) -> FleetCurve:
     shown: list[Any] = [sanitize.text(field) if isinstance(field, str) else field for field in fields]
     curve = FleetCurve(*shown)
-    case(curve)  # ValueError where there is none
+    case(curve)  # raises ValueError if the fields make no case
     return curve

@@ -1,7 +1,7 @@
-"""The judgement of a check: whether everything was right, and as fast as expected, in one word and one line.
+"""The judgement of a check, from sizes to curves to one word and one line.
 
-Rows of several rounds are held against an expectation by a sequential test (`judge_rounds`), or against the model of
-their system by `diagnose` (`judge_by_model`), which knows how far the model may be off.
+`judge_rounds` compares rows of several rounds with an expectation by a sequential test.  `judge_by_model` takes the
+judgement of `diagnose`, which compares a run with the model of its system and knows the model's error.
 """
 
 import math
@@ -27,44 +27,44 @@ from collbench.stats import Estimate
 from collbench.units import counted, format_rate, format_seconds, format_size
 
 BANDWIDTH = 64 * 1024
-"""Bytes from which on a size is spoken of by its bandwidth, and below by its time."""
+"""Bytes from which on figures show bandwidth instead of time."""
 SHARED = 4
-"""Involuntary context switches in a row, from which on another program runs on the ranks' cores: 1 on a quiet machine
-with two cores, 11 with a busy loop on one of them (docs/checking.md)."""
+"""Involuntary context switches in a row that show another program on the ranks' cores.  A quiet machine with two cores
+has 1; a busy loop on one core makes 11 (docs/checking.md)."""
 ONCE, ONCE_SMALL = 1.5, 2.6
-"""Limits of a size that was measured once; of small messages between nodes one in eight is off by 10 % or more."""
+"""Limits of a size measured once.  One in eight small messages between nodes is off by 10 % or more."""
 UNDECIDED, DISTURBED, NOT_COMPARED = "undecided", "disturbed", "not compared"
-"""Why a size is UNKNOWN: more rounds are needed, other programs ran in all, or nothing is expected of it."""
-_QUANTILE, _USUAL = 1.96, 1.645  # standard deviations of a 95 % interval, and within which nine of ten lie
+"""Reasons of UNKNOWN sizes: too few rounds, all rounds disturbed by other programs, or no expected time."""
+_QUANTILE, _USUAL = 1.96, 1.645  # standard deviations of a 95 % and of a 90 % interval
 
 
 @dataclass(frozen=True)
 class CheckedSize(Shown):
-    """A case by an implementation: its rounds joined, the expected time, and the judgement."""
+    """A case of an implementation: the joined rounds, the expected time and the judgement."""
 
     SHOWN = ("row.case.title", "row.implementation", "figure", "word", "rounds")
     row: Observed
-    expected: float  # seconds; NaN where nothing is expected
+    expected: float  # seconds; NaN if unknown
     judgement: Judgement
-    rounds: int  # that were held against the expectation
+    rounds: int  # compared with the expectation
 
     @property
     def word(self) -> Word:
-        """The word of its judgement."""
+        """The word of the judgement."""
         return self.judgement.word
 
     @property
     def off(self) -> float:
-        """Measured over expected time, the median of the rounds; NaN where nothing is expected."""
+        """Measured over expected time, median of the rounds; NaN if the expected time is unknown."""
         return self.judgement.ratio.value
 
     @property
     def seconds(self) -> float:
-        """The measured time: what was held against the expectation, or that of all rounds where nothing is expected."""
+        """The measured time in seconds: of the compared rounds, or of all rounds if the expected time is unknown."""
         return self.row.typical if math.isnan(self.off) else self.expected * self.off
 
     def busbw(self, seconds: float) -> float:
-        """Return the bus bandwidth in bytes per second if the operation took so long."""
+        """Return the bus bandwidth in bytes per second of an operation that takes *seconds*."""
         return self.row.busbw * self.row.typical / seconds
 
     @property
@@ -88,18 +88,18 @@ class CheckedSize(Shown):
 
 @dataclass(frozen=True)
 class CheckedCurve(Shown):
-    """All sizes of a collective by an implementation."""
+    """All sizes of a collective of an implementation."""
 
     sizes: tuple[CheckedSize, ...]
     word: Word
     remark: str = ""  # why it is not OK
-    against: str = ""  # the described system of as many ranks
-    details: tuple[str, ...] = ()  # what NCCL chose, what went over the links, what the times say without a model
-    likely: tuple[str, ...] = ()  # the first reason's name, and those that fit the times as well
-    reasons: tuple[tuple[str, str], ...] = ()  # the likeliest first, each with what to do
-    limit: float = math.nan  # of all sizes together, by the model of those above 64 MiB
+    against: str = ""  # the system with the same number of ranks that it is compared with
+    details: tuple[str, ...] = ()  # NCCL's choices, traffic of links, findings that need no model
+    likely: tuple[str, ...] = ()  # names of the first reason and of equally good ones
+    reasons: tuple[tuple[str, str], ...] = ()  # reason and fix, the likeliest first
+    limit: float = math.nan  # of all sizes together; by the model, of the sizes above 64 MiB
     sight: Sight = UNSEEN
-    blind: bool = False  # whether it is UNKNOWN for want of sight alone
+    blind: bool = False  # whether it is UNKNOWN only because a large slowdown would go unnoticed
 
     @property
     def implementation(self) -> str:
@@ -113,12 +113,12 @@ class CheckedCurve(Shown):
 
     @property
     def judgement(self) -> Judgement:
-        """The judgement of all sizes, with the ratio of the most telling one."""
+        """The judgement of the curve, with the ratio of its most telling size."""
         return replace(self.telling.judgement, what=self.name, word=self.word, reason=self.remark, limit=self.limit)
 
     @property
     def telling(self) -> CheckedSize:
-        """The size to speak of: the slowest that is too slow, or the largest of which something is expected."""
+        """The most telling size: the slowest SLOW size, else the largest with an expected time."""
         slow = [size for size in self.sizes if size.word is Word.SLOW]
         if slow or self.word is Word.SLOW:
             return max(slow or self.sizes, key=lambda size: size.off)
@@ -128,47 +128,47 @@ class CheckedCurve(Shown):
 
 @dataclass(frozen=True)
 class CheckResult(Shown):
-    """The judgement of a check, and all that it rests on."""
+    """The judgement of a check, with its evidence."""
 
     SHOWN = ("word", "words")
     TABLE = "sizes"
     where: str  # the topology: `8 x NVIDIA H100 80GB HBM3, NVSwitch`
-    compared: str  # what times were held against: `the model of DGX H100`; empty for nothing
+    compared: str  # the reference of times, as in `the model of DGX H100`; empty if there is none
     collectives: tuple[str, ...]
     curves: tuple[CheckedCurve, ...]
     correctness: Correctness = field(default_factory=Correctness)  # of all sizes, in all rounds
-    host: str = "unknown"  # that was checked
-    disturbed: int = 0  # rows that were not counted, since their ranks were off their cores
-    rows: int = 0  # that were measured
-    nodes: int = 1  # 0: not known
+    host: str = "unknown"
+    disturbed: int = 0  # rows left out because other programs ran on their ranks' cores
+    rows: int = 0  # measured
+    nodes: int = 1  # 0: unknown
     rounds: int = 1
-    seconds: float = math.nan  # that it took
-    hint: str = ""  # what to do for a better answer
-    remarks: tuple[str, ...] = ()  # what makes the judgement less sure
-    notes: tuple[str, ...] = ()  # what else is known of the machine, and was set
-    first: bool = False  # whether a CPU was held against nothing but its own speed
-    no_verdict: str = ""  # why there is none: the check has only started, or ended with an error
+    seconds: float = math.nan  # duration of the check
+    hint: str = ""  # on the stored run
+    remarks: tuple[str, ...] = ()  # reasons that make the judgement less sure
+    notes: tuple[str, ...] = ()  # other facts and settings of the machine
+    first: bool = False  # whether a CPU was compared only with its own speed
+    no_verdict: str = ""  # why there is no verdict: the check has only started, or ended with an error
 
     @property
     def word(self) -> Word:
-        """WRONG where anything is wrong or failed; else the worst of the curves that could be judged."""
+        """WRONG if a result is wrong or missing; else the worst word of the judged curves."""
         return Word.WRONG if self.correctness.faults else overall(curve.word for curve in self.curves)
 
     @property
     def judgement(self) -> Judgement:
-        """The judgement of all curves, as of its most telling size."""
+        """The judgement of all curves, with the ratio of the most telling curve."""
         what = f"{','.join(self.collectives)} {self.where}".strip()
         curve = self.telling.judgement if self.telling else Judgement("", "", Word.UNKNOWN)
         return replace(curve, what=what, against=self.compared, word=self.word, reason=self.words)
 
     @property
     def sizes(self) -> list[CheckedSize]:
-        """All sizes that were right."""
+        """All correct sizes."""
         return [size for curve in self.curves for size in curve.sizes]
 
     @property
     def sight(self) -> Sight:
-        """The slowdowns that would be noticed at every curve that was judged."""
+        """The slowdowns that would be noticed in every judged curve."""
         return Sight.of_all(curve.sight for curve in self.curves if curve.word is not Word.UNKNOWN)
 
     @property
@@ -178,7 +178,7 @@ class CheckResult(Shown):
 
     @property
     def words(self) -> str:
-        """The figure that tells most, the counts of sizes, what would be noticed, and the remarks."""
+        """The most telling figure, the counts of sizes, the slowdowns that would be noticed, and the remarks."""
         parts = [self.no_verdict or self._figures]
         if self.word in (Word.FAST, Word.OK):
             only = f"first check: would notice only {times(self.sight.single)}"
@@ -189,7 +189,7 @@ class CheckResult(Shown):
 
     @property
     def telling(self) -> CheckedCurve | None:
-        """The curve to speak of: the slowest of those with the worst word; None where nothing was measured."""
+        """The most telling curve: the slowest with the word of the check; None if nothing was measured."""
         alike = [curve for curve in self.curves if curve.word is self.word] or self.curves
         return max(alike, key=lambda curve: (not math.isnan(curve.telling.off), curve.telling.off), default=None)
 
@@ -219,24 +219,24 @@ class CheckResult(Shown):
 
     @property
     def counts(self) -> str:
-        """How many rows were right, and what is said of the sizes."""
+        """Counts of correct results, and of sizes by their judgement."""
         right = self._right
         if self.word is Word.SLOW and all(size.word is not Word.SLOW for size in self.sizes):
             return f"{right}, slow as a whole"
         counts = Counter(size.judgement.kind for size in self.sizes)
         if set(counts) == {"as expected"}:
             return f"{right} and as expected"
-        return ", ".join([right, *(f"{count} {said}" for said, count in counts.most_common())])
+        return ", ".join([right, *(f"{count} {kind}" for kind, count in counts.most_common())])
 
 
 def shares_cores(results: Iterable[Result]) -> bool:
-    """Return whether another program ran on the cores of the ranks in most rows; False where that is not known."""
+    """Return whether another program ran on the ranks' cores in most rows; False if unknown."""
     switches = [row.scheduling.switches for row in results if row.scheduling]
     return bool(switches) and median(switches) >= SHARED
 
 
 def unsure(curve: CheckedCurve) -> CheckedCurve:
-    """Return the curve of ranks that shared their cores: slow it may be, but for a reason that is not the machine's."""
+    """Return a SLOW curve as UNKNOWN: its ranks shared their cores, so the machine may not be the reason."""
     if curve.word is not Word.SLOW:
         return curve
     sizes = []
@@ -248,7 +248,7 @@ def unsure(curve: CheckedCurve) -> CheckedCurve:
 
 
 def by_case(rows: Iterable[Observed]) -> dict[tuple[Case, str], list[Observed]]:
-    """Return rows that are right by case and implementation, in their order."""
+    """Return the correct rows with a size by case and implementation, in their order."""
     right = (row for row in rows if row.right and row.case.nbytes > 0)
     return by_key(right, lambda row: (row.case, row.implementation))
 
@@ -256,7 +256,10 @@ def by_case(rows: Iterable[Observed]) -> dict[tuple[Case, str], list[Observed]]:
 def judge_rounds(
     rows: Iterable[Observed], expectation: Expectation, test: SequentialTest, nodes: int = 1
 ) -> list[CheckedCurve]:
-    """Hold every case's rounds against expectations; return the curves.  All `sizes` share the test's false alarms."""
+    """Compare the rounds of each case with the expectation; return the curves.
+
+    All sizes together share the test's rate of false alarms.
+    """
     cases = by_case(rows)
     test = replace(test, sizes=max(1, len(cases)))
     curves = []
@@ -269,7 +272,7 @@ def judge_rounds(
 def _judge_curve(
     cases: Sequence[Sequence[Observed]], expectation: Expectation, test: SequentialTest, nodes: int
 ) -> CheckedCurve:
-    """Judge a curve, given the rounds of each of its sizes."""
+    """Judge a curve; `cases` has the rounds of each size."""
     evidence = [_held(rows, expectation) for rows in cases]
     compared = [pair for pair in evidence if pair]
     if not compared:
@@ -278,21 +281,21 @@ def _judge_curve(
     test = test.about(near)
 
     variances = _variances(compared, on_cpu=all(rows[0].platform == "cpu" for rows in cases))
-    sizes, singles, left = [], [], iter(variances)
+    sizes, singles, remaining = [], [], iter(variances)
     for rows, pair in zip(cases, evidence, strict=True):
         if not pair:
             sizes.append(_not_compared(rows))
             continue
-        variance = next(left)
+        variance = next(remaining)
         size = _judge_size(joined(rows), *pair, variance, test, nodes)
         size = replace(size, judgement=replace(size.judgement, against=expectation.name))
         limit = size.judgement.limit
-        # A floor is no machine's usual time: a machine may become slower by as much as it is better.
+        # A floor is a limit, not the machine's usual time: a machine may slow down until it reaches the floor.
         seen = limit / size.off if near else sequential.sight(limit, variance, pair[1].error)
         singles.append((size.row.case.nbytes, seen))
         sizes.append(size)
 
-    # All sizes as one: their mean.
+    # Test the mean of all sizes as if it were one size.
     error, variance = max(expected.error for _, expected in compared), fmean(variances) / len(variances)
     whole = _decide(fmean(median(logs) for logs, _ in compared), variance, error, test, near)
     resolution = math.exp(max(math.log1p(test.slower) + test.start, test.resolution(error)))
@@ -307,7 +310,7 @@ def _judge_curve(
 
 
 def _variances(compared: Sequence[tuple[list[float], ExpectedTime]], on_cpu: bool) -> list[float]:
-    """Return the variance of the median of each size, whose scatter is known better from all sizes together."""
+    """Return the variance of the median of each size; the scatter is estimated from all sizes together."""
     prior = sequential.PRIOR_DEVIATION if on_cpu else sequential.PRIOR_OF_GPUS
     scatter = sequential.deviations([logs for logs, _ in compared], prior)
     pairs = zip(scatter, compared, strict=True)
@@ -315,31 +318,32 @@ def _variances(compared: Sequence[tuple[list[float], ExpectedTime]], on_cpu: boo
 
 
 def _not_compared(rows: Sequence[Observed]) -> CheckedSize:
-    """Return what is said of a case of which nothing is expected, or of which every round was disturbed."""
+    """Return the UNKNOWN size of a case without an expected time or without an undisturbed round."""
     row = joined(rows)
     reason = DISTURBED if row.disturbed else NOT_COMPARED
     return CheckedSize(row, math.nan, Judgement(row.what, "", Word.UNKNOWN, reason), 0)
 
 
 def _why_nothing(cases: Sequence[Sequence[Observed]], expected: str) -> str:
-    """Return why no size of a curve can be compared with what is expected, given its name."""
+    """Return why no size of a curve can be compared; `expected` is the name of the expectation."""
     if all(row.disturbed for rows in cases for row in rows):
         return "other programs disturbed every round"
     if expected:
-        return f"{expected} has none of these sizes on as many ranks (-b, -e and -f say which are measured)"
-    return "no system is like this machine, and no earlier good run of it is stored"
+        return f"{expected} has none of these sizes on the same number of ranks (choose sizes by -b, -e and -f)"
+    return "no known system matches this machine, and no earlier good run of it is stored"
 
 
 def _held(rows: Sequence[Observed], expectation: Expectation) -> tuple[list[float], ExpectedTime] | None:
-    """Return the logarithms of measured over expected times of a case's rounds, and what is expected of all of them.
+    """Return the logarithms of measured over expected time of a case's rounds, and the expected time of all.
 
-    None without expectations.  Where these differ in error, the least error counts if it has enough for a decision.
+    Returns None without an expected time.  If rounds have expectations of different errors, the rounds with the least
+    error count if they suffice for a decision; else the largest group counts.
     """
     rounds: list[tuple[float, ExpectedTime]] = []
     for row in rows:
         expected = None if row.disturbed else expectation.of(row)
         if expected:
-            # The slowest round of a log counts: nobody knows here what made it slow.
+            # A log counts by its slowest round: whether other programs disturbed it is unknown.
             times = [row.worst.typical] if isinstance(row, Reported) else row.round_times
             rounds.extend((math.log(seconds) - math.log(expected.seconds), expected) for seconds in times)
     if not rounds:
@@ -355,14 +359,14 @@ def _held(rows: Sequence[Observed], expectation: Expectation) -> tuple[list[floa
 def _judge_size(
     row: Observed, logs: Sequence[float], expected: ExpectedTime, variance: float, test: SequentialTest, nodes: int
 ) -> CheckedSize:
-    """Judge a size by the logarithms of measured over expected times of its rounds."""
+    """Judge a size by the logarithms of measured over expected time of its rounds."""
     centre, limit = median(logs), test.limit(variance, expected.error)
     if len(logs) < FEWEST and not expected.near:
-        # A single figure may be an outlier, and tells little of what rounds scatter by.
+        # With so few rounds, one may be an outlier, and their scatter is unknown.
         limit = max(limit, ONCE_SMALL if nodes > 1 and row.case.nbytes < SMALL else ONCE)
         far = abs(centre) > math.log(limit)
         word = Word.OK if not far else Word.SLOW if centre > 0 else Word.FAST
-    elif len(logs) < FEWEST:  # below a floor is as it should be, a single figure too
+    elif len(logs) < FEWEST:  # a floor needs no scatter: any time below it is OK
         limit = 1 + expected.near
         word = Word.OK if centre <= 0 else Word.SLOW if centre > math.log(limit) else Word.UNKNOWN
     else:
@@ -375,14 +379,14 @@ def _judge_size(
 
 
 def _decide(centre: float, variance: float, error: float, test: SequentialTest, near: float) -> Word:
-    """Return the word by both tests, slow and fast; below a floor is as it should be."""
+    """Return the word of the tests for slow and for fast; a time below a floor is never FAST."""
     if not near and test.decide(-centre, variance, error) is Word.SLOW:
         return Word.FAST
     return test.decide(centre, variance, error)
 
 
 def _word(sizes: Sequence[CheckedSize], whole: Word, resolution: float) -> tuple[Word, str]:
-    """Return the word for a curve, and why it is not OK."""
+    """Return the word of a curve, and why it is not OK."""
     slow = [size for size in sizes if size.word is Word.SLOW]
     if slow:
         named = ", ".join(f"{format_size(size.row.case.nbytes)} {size.off:.2f}x" for size in slow[:LISTED])
@@ -391,22 +395,22 @@ def _word(sizes: Sequence[CheckedSize], whole: Word, resolution: float) -> tuple
     if whole is Word.SLOW:
         return Word.SLOW, "all sizes together are slower than expected"
 
-    # Undecided sizes are no matter unless they seem slow, or nothing is known of them (NaN).
+    # Undecided sizes count only if they seem slow or have no ratio (NaN).
     undecided = [size for size in sizes if size.judgement.reason in (UNDECIDED, DISTURBED)]
     leaning = [size for size in undecided if not size.off < resolution]
     if leaning or (undecided and whole is Word.UNKNOWN):
         count = f"{len(undecided)} of {counted(len(sizes), 'size')} undecided"
-        return Word.UNKNOWN, f"{count}: they may be {resolution:.2f}x slower than expected, or not"
+        return Word.UNKNOWN, f"{count}: they may be {resolution:.2f}x slower than expected"
     return (Word.FAST, "all sizes together are faster than expected") if whole is Word.FAST else (Word.OK, "")
 
 
 def unjudged(curve: CheckedCurve, why: str) -> CheckedCurve:
-    """Return the curve of ranks between which nothing crossed a link: its times say nothing of any."""
+    """Return a curve as UNKNOWN: no data crossed a link between its ranks."""
     return CheckedCurve(tuple(_not_compared([size.row]) for size in curve.sizes), Word.UNKNOWN, why)
 
 
 def judge_by_model(diagnosis: Diagnosis, fitted: bool = True) -> CheckedCurve:
-    """Return the curve that `diagnose` held against the model of its system; perhaps with what a fit shows of it."""
+    """Return the curve of a diagnosis; without a model, add the remarks of a fit if `fitted`."""
     sizes, system = [], diagnosis.system
     against = system.title if system else ""
     for row, expected, judgement in zip_longest(diagnosis.measured, diagnosis.expected, diagnosis.sizes):

@@ -1,4 +1,4 @@
-"""`collbench.check`: measure briefly, in rounds, until it is sure whether all is right and as fast as expected."""
+"""`collbench.check` and `collbench.diagnose`: measure in rounds, or judge runs and logs."""
 
 import hashlib
 import math
@@ -43,18 +43,18 @@ from collbench.runfile.store import NAME, Run, joined, read, scatter_in_words, w
 from collbench.topology import files
 from collbench.units import counted, format_list, parse_duration, parse_share, printable
 
-SURE = 6  # rounds before which nothing is called slow: what disturbs a machine for a moment is over by then
+SURE = 6  # rounds before anything is called slow; short disturbances are over by then
 GOOD_RUNS = 3
-"""Runs of a baseline.  The first good ones count: were each good run the measure of the next, a machine could grow
-slower by a little every day, and no check would see it."""
-OF_A_BASELINE = 15  # rounds of a run that later checks are compared with
-MOST_DISTURBED = 4  # of a run of a baseline at most one row in so many was disturbed
+"""Runs of a baseline.  The first good ones count: with a newer baseline a machine could grow a little slower every day,
+and no check would see it."""
+OF_A_BASELINE = 15  # rounds of a run of the baseline
+MOST_DISTURBED = 4  # at most one row in this many may be disturbed in a run of the baseline
 CASE = 0.1  # seconds of a round for a case
-LARGER = (128 << 20, 256 << 20, 512 << 20, 1 << 30)
-LONGEST = 0.1  # seconds of an operation up to which these bytes are measured besides on GPUs
-ON_CACHES = 2 * 2**20  # bytes of the largest message on a CPU: larger ones leave time for a few rounds only
+LARGER = (128 << 20, 256 << 20, 512 << 20, 1 << 30)  # additional sizes on GPUs, in bytes
+LONGEST = 0.1  # seconds that an operation of an additional size may take
+ON_CACHES = 2 * 2**20  # bytes of the largest message on a CPU; larger ones leave time for only a few rounds
 SYSTEM = "SYSTEM|FILE.toml"
-OF_A_RUN = ("run", "reference", "on", "nodes", "slower", "op", "ranks", "out")  # words where nothing is measured
+OF_A_RUN = ("run", "reference", "on", "nodes", "slower", "op", "ranks", "out")  # fields that apply to runs and logs
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class CheckRequest(Request):
 
     op: Annotated[
         Names,
-        Opt("--op", "Collectives.", "allreduce; of logs, their own", unit=NAMES, complete="collectives.COLLECTIVES"),
+        Opt("--op", "Collectives.", "allreduce; all of a log", unit=NAMES, complete="collectives.COLLECTIVES"),
     ] = ""
     _: KW_ONLY
     impl: Annotated[Names, Opt("--impl", "Implementations.", "the library on GPUs, auto on a CPU", unit=NAMES)] = ""
@@ -80,7 +80,7 @@ class CheckRequest(Request):
     ] = None
     reference: Annotated[
         Path | str | None,
-        Opt("--reference", "A run that was right, a folder of such, or floors.", metavar="RUN|FOLDER|FILE.toml"),
+        Opt("--reference", "A good run, a folder of good runs, or a file of floors.", metavar="RUN|FOLDER|FILE.toml"),
     ] = None
     on: Annotated[
         str | None,
@@ -91,11 +91,11 @@ class CheckRequest(Request):
     )
     slower: Annotated[
         float | str | None,
-        Opt("--slower", "How much slower than expected is too slow.", "10%, on a CPU 20%", unit=SHARE, above=0),
+        Opt("--slower", "Tolerated slowdown over the expected time.", "10%, on a CPU 20%", unit=SHARE, above=0),
     ] = None
     budget: Annotated[
         Time,
-        Opt("--budget", "No new round begins that would end after this time; three always do.", unit=TIME, above=0),
+        Opt("--budget", "Time for rounds; at least three rounds are measured.", unit=TIME, above=0),
     ] = "60s"
     out: Out = None
 
@@ -104,37 +104,37 @@ class CheckRequest(Request):
         words = [word for word in declared(CheckRequest).values() if word.name not in OF_A_RUN]
         unused = [word.opt.name for word in words if not word.usual(getattr(self, word.name))]
         if self.run is not None and unused:
-            raise UsageError(f"a run is judged as it is; leave {format_list(unused)} out")
+            raise UsageError(f"a run is judged as it was measured; leave out {format_list(unused)}")
         if self.run is None:
             _ = self.measured_ranks  # raises for patterns of names
         if self.on:
-            files.load(self.on)  # raises for a system that there is not, before anything is measured
+            files.load(self.on)  # raises before anything is measured if the system does not exist
 
     @property
     def seconds(self) -> float:
-        """Seconds within which further rounds should end."""
+        """The budget in seconds."""
         return parse_duration(self.budget, "--budget")
 
     @property
     def share(self) -> float | None:
-        """Share of the expected time that is too much; None for the usual one."""
+        """Tolerated slowdown as a share of the expected time; None for the default."""
         return None if self.slower is None else parse_share(self.slower, "--slower")
 
     @property
     def measured_ranks(self) -> int | None:
-        """Ranks to start; None for the usual number."""
+        """Ranks to start; None for the default."""
         if isinstance(self.ranks, str) and not self.ranks.isdecimal():
             raise UsageError(f"--ranks {self.ranks} is for logs; give a number of ranks")
         return None if self.ranks is None else int(self.ranks)
 
     @property
     def imported(self) -> ImportRequest:
-        """How the logs are read that are judged."""
+        """The request to import the logs."""
         op = "" if self.op == "all" else ",".join(split_names(self.op))
         return ImportRequest([], ranks=self.ranks, op=op, out=self.out)
 
     def sweep(self, also: Sequence[int] = ()) -> SweepRequest:
-        """Return what a round measures, with more sizes in bytes."""
+        """Return the sweep of a round, with additional sizes in bytes."""
         return SweepRequest(
             self.op or "allreduce",
             impl=self.impl or default_implementations(self.op or "allreduce"),
@@ -150,18 +150,18 @@ class CheckRequest(Request):
 
 @takes(CheckRequest)
 def check(request: CheckRequest) -> CheckResult | None:
-    """Measure briefly, first for correctness, then for speed, and say whether it is as expected.
+    """Measure correctness and speed in short rounds, and judge whether they are as expected.
 
-    Times are compared with the reference; without any, with the model of the system that the topology matches; without
-    that, with this machine's earlier good runs, its baseline; and on a CPU without those, with its own latency and copy
-    speed.
+    Times are compared with the reference.  Without one, they are compared with the model of the system that the
+    topology matches.  Without a model, they are compared with the machine's baseline, its earlier good runs.  A CPU
+    without a baseline is compared with its own latency and copy speed.
 
     Returns:
         The judgement: `word`, `line`, and `curves` with all sizes; None on all but the first process of a launcher.
 
     Raises:
-        UsageError: Something does not exist or cannot be.
-        PlatformError: The hardware cannot do it.
+        UsageError: An argument is not valid, or a file does not exist.
+        PlatformError: The hardware cannot run the request.
 
     >>> import collbench
     >>> result = collbench.check(run="results/cpu-2-ranks", reference="results/cpu-2-ranks", slower=0.3)
@@ -175,23 +175,24 @@ def check(request: CheckRequest) -> CheckResult | None:
 
 
 def _expected(request: CheckRequest) -> Expectation | None:
-    """Return what the reference expects; the first process of a launcher reads it."""
+    """Return the expectation of the reference, if any; only the first process of a launcher reads it."""
     return read_reference(Path(request.reference)) if request.reference and is_leader(launched()) else None
 
 
 @dataclass(frozen=True)
 class JudgedInput:
-    """The judgement of an input, by the name of its file; empty for this machine."""
+    """The judgement of an input, with its name."""
 
-    name: str
+    name: str  # of the file; empty for this machine
     result: CheckResult
-    refused: bool = False  # whether it could not be read, and `no_verdict` says why
+    refused: bool = False  # whether it could not be read; `no_verdict` says why
 
 
 def judge_inputs(names: Sequence[str], request: CheckRequest, said: list[str]) -> list[JudgedInput]:
-    """Judge runs and tables of logs, the worst first and refused ones last; `said` gets what the user must know.
+    """Judge runs and tables of logs; return the worst first and refused ones last.
 
-    CollbenchError if a name is none, or the only input is refused.
+    Messages for the user are appended to `said`.  Raises CollbenchError if a name does not exist, or if the only input
+    is refused.
     """
     expected = read_reference(Path(request.reference)) if request.reference else None
     judged: list[JudgedInput] = []
@@ -212,18 +213,18 @@ def judge_inputs(names: Sequence[str], request: CheckRequest, said: list[str]) -
 
 
 def _how_bad(judged: JudgedInput) -> tuple[bool, int, float]:
-    """Return what inputs are sorted by: refused ones last, the worst word first, then the slowest."""
+    """Return the sort key of inputs: refused ones last, the worst word first, then the slowest."""
     slower = judged.result.judgement.ratio.value
     return judged.refused, list(Word).index(judged.result.word), -slower if math.isfinite(slower) else math.inf
 
 
 def only_run(run: RunOrPath, request: ImportRequest) -> Run:
-    """Return a run, which may be the only table of a log; UsageError where a path holds several."""
+    """Return a run, or the only table of a log; UsageError unless the path holds exactly one."""
     if isinstance(run, Run):
         return run
-    inputs = [found for _, found in read_inputs([str(run)], request, [])]
+    inputs = [each.run for each in read_inputs([str(run)], request, [])]
     if len(inputs) != 1:
-        what = f"{run} holds {len(inputs)} tables and runs"
+        what = f"{run} holds {len(inputs)} tables and runs, not one"
         raise UsageError(f"{what}; `collbench check {run}` judges each, collbench.import_ and read return them")
     if isinstance(inputs[0], CollbenchError):
         raise inputs[0]
@@ -231,20 +232,20 @@ def only_run(run: RunOrPath, request: ImportRequest) -> Run:
 
 
 def default_implementations(op: Names) -> str:
-    """Return what is measured by default: on GPUs the library, on a CPU `auto` if it supports the collectives.
+    """Return the default implementations: the library on GPUs, `auto` on a CPU, where its expected time is known.
 
-    The expected time of `auto` is known there.  If it lacks one of them, the library is measured too.
+    If `auto` lacks one of the collectives, the library is measured too.
     """
     library = ",".join(name for name in libraries() if on_auto() in implementations()[name].platforms)
     if on_auto() != "cpu":
         return library
-    able = implementations()["auto"].collectives
+    supported = implementations()["auto"].collectives
     names = ["all"] if op == "all" else [find_collective(name).name for name in split_names(op)]
-    return "auto" if set(names) <= set(able) else f"{library},auto"
+    return "auto" if set(names) <= set(supported) else f"{library},auto"
 
 
 def read_reference(path: Path) -> Expectation:
-    """Return floors, or what a run that was right has, or all runs in a folder."""
+    """Return the expectation of a file of floors, a good run, or all runs in a folder."""
     if path.suffix == ".toml":
         return read_floors(path)
     folder = path.is_dir() and not (path / NAME).exists()
@@ -253,16 +254,14 @@ def read_reference(path: Path) -> Expectation:
     for run in runs:
         rows += (row for row in observed(run.cases if run.header.imported.tests else run.results) if row.right)
     if not rows:
-        raise UsageError(
-            f"--reference {path} has no right row with a time; give a run that was right, or floors in TOML"
-        )
+        raise UsageError(f"--reference {path} has no correct row with a time; give a good run, or floors in TOML")
     scatter = scatter_in_words(rows)
     what = f"{counted(len(runs), 'run')} in" if folder else "the run"
     return expect_run(f"{what} {path}{f' ({scatter})' if scatter else ''}", rows, runs)
 
 
 def judge_run(request: CheckRequest, run: Run, expected: Expectation | None) -> CheckResult:
-    """Judge a run that was measured before: as its measurement was, or of a log each size by its slowest round."""
+    """Judge a stored run as `measure` would; a log counts by the slowest round of each size."""
     rows = run.cases if run.header.imported.tests else run.results
     slowest = tuple(row.worst if isinstance(row, Observed) else row for row in rows)
     run = replace(run, results=slowest)
@@ -275,12 +274,12 @@ def judge_run(request: CheckRequest, run: Run, expected: Expectation | None) -> 
 
 
 def _is_left_open(result: CheckResult) -> bool:
-    """Return whether no model knows the machine, or none well enough to see much."""
+    """Return whether no model knows the machine well enough for a verdict."""
     return not result.compared or all(curve.blind for curve in result.curves)
 
 
 def measure(request: CheckRequest) -> CheckResult | None:
-    """Measure rounds, each with ranks that are started anew, until the verdict is sure or the budget is spent."""
+    """Measure rounds, each with newly started ranks, until the verdict is sure or the budget is spent."""
     expected = _expected(request)
     begun = time.monotonic()
     run: Run | None = None
@@ -295,7 +294,7 @@ def measure(request: CheckRequest) -> CheckResult | None:
             earlier = run.results if run else ()
             run = Run(Path("this check"), header, (*earlier, *session.run()), complete=True)
 
-        # Another round begins while there is time for one that takes as long as the others did.
+        # Another round begins if one of average length would end within the budget.
         rounds += 1
         spent = time.monotonic() - begun
         more = rounds < FEWEST or spent * (1 + 1 / rounds) < request.seconds
@@ -307,20 +306,20 @@ def measure(request: CheckRequest) -> CheckResult | None:
             more = more and not _sure(result, expected, baseline)
             also = _larger(request, run)
         more, also = everyone(launched()).broadcast((more, also))
-    if not run or not result:  # the first process of the launcher has them
+    if not run or not result:  # only the first process of the launcher has a result
         return None
     if baseline:
         result = _stored(run, result, baseline)
     if request.out:
         try:
             write(Path(request.out), run.header, run.results, int(bool(result.correctness.faults)))
-        except CollbenchError as error:  # the verdict is not lost with it
+        except CollbenchError as error:  # the verdict stands even if the run cannot be written
             return replace(result, hint=f"not stored: {error}")
     return result
 
 
 def _larger(request: CheckRequest, run: Run) -> list[int]:
-    """Return sizes to measure besides on GPUs, where none was named, unless that takes too long."""
+    """Return the additional sizes on GPUs that are fast enough; none if the user chose sizes."""
     words = declared(CheckRequest)
     named = any(not words[name].usual(getattr(request, name)) for name in ("minbytes", "maxbytes", "stepfactor"))
     rows = [row for row in observed(run.results) if row.platform == "gpu" and row.case.nbytes <= LARGER[0]]
@@ -333,7 +332,7 @@ def _larger(request: CheckRequest, run: Run) -> list[int]:
 def baseline_folder(header: Header) -> Path:
     """Return the folder of a machine's baseline: by host, topology, collectives, element types and implementations.
 
-    Versions of libraries and drivers are no part of it: what an upgrade made slower must be found.
+    Versions of libraries and drivers are left out, so that a check finds slowdowns by upgrades.
     """
     host, sweep = header.environment.host, header.sweep
     collectives, dtypes = (tuple(each.name for each in named) for named in (sweep.collectives, sweep.dtypes))
@@ -344,36 +343,38 @@ def baseline_folder(header: Header) -> Path:
 
 
 def _held(baseline: Path) -> Path:
-    """Return the path of a baseline by the folder of all, which is made if need be; UsageError if it is foreign."""
+    """Create the private folder of all baselines if needed; return the baseline's path in it.
+
+    Raises UsageError if the folder belongs to another user.
+    """
     return private_folder(baseline.parent, "good runs", "COLLBENCH_STATE", UsageError) / baseline.name
 
 
 def _of_this_machine(run: Run) -> tuple[Expectation | None, Path | None]:
-    """Return what is expected where no system is like the machine, and where this run is stored if it is a good one.
+    """Return the expectation of a machine without a model, and the folder for this run if the baseline needs more runs.
 
-    The baseline of this machine is expected, or on a CPU without one its own speed; None where nothing is known.  Only
-    the first good runs are stored.
+    The expectation is the machine's baseline.  A CPU falls back to its own speed, other machines to None.
     """
     header = run.header
     folder = baseline_folder(header)
-    found = list_runs(_held(folder)) if os.path.lexists(folder.parent) else ()
-    stored = [read(entry.path) for entry in found if entry.whole]
+    entries = list_runs(_held(folder)) if os.path.lexists(folder.parent) else ()
+    stored = [read(entry.path) for entry in entries if entry.whole]
     earlier = [other for other in stored if other.results != run.results]
 
-    # On a GPU no barrier is timed with the rows that would tell what they should take.
+    # GPU rows have no timed barrier, which the expected time of a CPU is calculated from.
     expected = CALIBRATED if header.topology.platform == "cpu" else None
     if earlier:
         name = f"{counted(len(earlier), 'earlier good run')} of this machine ({folder})"
         rows = [row for other in earlier for row in observed(other.results)]
-        known = expect_run(name, rows, earlier)
-        expected = first_of(name, (known, expected)) if expected else known
+        baseline = expect_run(name, rows, earlier)
+        expected = first_of(name, (baseline, expected)) if expected else baseline
     return expected, folder if len(stored) < GOOD_RUNS else None
 
 
 def _verdict(
     request: CheckRequest, run: Run, expected: Expectation | None, rounds: int = 1, seconds: float = math.nan
 ) -> CheckResult:
-    """Return the judgement of all rows so far: against what is expected, or else against the model of their system."""
+    """Return the judgement of all rows so far: by the expectation if any, else by the model of their system."""
     header = run.header
     rows = [row for row in run.results if isinstance(row, Observed) and row.right and not row.case.work]
     said = chain.from_iterable(test.remarks for test in header.imported.tests)
@@ -404,7 +405,7 @@ def _verdict(
 
 
 def _by_model(request: CheckRequest, run: Run, rows: Sequence[Observed], result: CheckResult) -> CheckResult:
-    """Return the result with the curves as the models of all candidates judge them."""
+    """Return the result with curves judged by the models of all candidate systems."""
     facts, ranks, nodes = RunFacts.of(run, ""), run.header.topology.ranks, result.nodes
     found, why = candidates(run, request.on, request.nodes, facts)
     facts = replace(facts, unplaced=why if found else "", no_system=why)
@@ -426,7 +427,7 @@ def _by_model(request: CheckRequest, run: Run, rows: Sequence[Observed], result:
 
 
 def _without_lone_ranks(result: CheckResult, header: Header) -> CheckResult:
-    """Return the result without a word on curves of ranks between which nothing crossed a link, and why."""
+    """Return the result with UNKNOWN curves and the reason where no data crossed a link between ranks."""
     alone = [header.topology.copied or ONE_RANK * (curve.sizes[0].row.case.ranks == 1) for curve in result.curves]
     if not any(alone):
         return result
@@ -437,7 +438,7 @@ def _without_lone_ranks(result: CheckResult, header: Header) -> CheckResult:
 
 
 def other_release(expected: Expectation, header: Header) -> Iterator[str]:
-    """Yield a sentence if what is expected was measured with another release of NCCL: its choices may differ."""
+    """Yield a remark if the expectation was measured with another NCCL release, whose choices may differ."""
     release = header.environment.versions.get("nccl", "")
     others = [other for other in expected.releases if other != release]
     if release and others:
@@ -445,12 +446,12 @@ def other_release(expected: Expectation, header: Header) -> Iterator[str]:
 
 
 def _sure(result: CheckResult, expected: Expectation | None, baseline: Path | None) -> bool:
-    """Return whether another round would change nothing."""
+    """Return whether the verdict is sure without another round."""
     if result.correctness.faults:
         return True
     if result.rounds < FEWEST:
         return False
-    if not (expected or baseline):  # the model is less sure than three rounds
+    if not (expected or baseline):  # the model's error exceeds that of three rounds
         return True
     if result.word is Word.SLOW:
         return result.rounds >= SURE
@@ -460,7 +461,7 @@ def _sure(result: CheckResult, expected: Expectation | None, baseline: Path | No
 
 
 def _stored(run: Run, result: CheckResult, baseline: Path) -> CheckResult:
-    """Store a good run with the baseline, and return the verdict, which says so."""
+    """Store a good run with the baseline; return the result with a hint that says so."""
     unjudged = all(curve.blind or math.isnan(curve.sight.single) for curve in result.curves)
     if not result.sizes or result.correctness.faults or not (unjudged or result.word in (Word.FAST, Word.OK)):
         return result
@@ -468,7 +469,7 @@ def _stored(run: Run, result: CheckResult, baseline: Path) -> CheckResult:
         hint = "not stored for the next check: other programs disturbed it; check again on a quiet machine"
         return replace(result, hint=hint)
     try:
-        _held(baseline)  # by its name errors tell it better
+        _held(baseline)  # raises a clearer error than `write`
         write(baseline / uuid.uuid4().hex, run.header, run.results)
     except CollbenchError as error:
         fix = "" if "COLLBENCH_STATE" in str(error) else "; or set COLLBENCH_STATE to a folder that can be written to"
@@ -478,9 +479,9 @@ def _stored(run: Run, result: CheckResult, baseline: Path) -> CheckResult:
 
 @dataclass(frozen=True)
 class DiagnoseRequest(Request):
-    """A run, and what machine it is of."""
+    """The run to diagnose, and its machine."""
 
-    run: Annotated[RunOrPath, Opt("", "A run, or the path of one or of a log.")]
+    run: Annotated[RunOrPath, Opt("", "A run, or the path of a run or a log.")]
     on: RunsMachine = None
     _: KW_ONLY
     nodes: RunsNodes = None
@@ -488,18 +489,18 @@ class DiagnoseRequest(Request):
 
 @takes(DiagnoseRequest)
 def diagnose(request: DiagnoseRequest) -> CheckResult:
-    """Hold every curve of a run against the model, and say what may be the reason where it is slow.
+    """Compare each curve of a run with the model, and find likely reasons of slow curves.
 
     Returns:
-        The judgement, as of `check`: `word`, `line`, and `curves` with all sizes, each curve with its `reasons`, best
-        explained first, and what to do.
+        The judgement as `check` returns it: `word`, `line`, and `curves` with all sizes.  The `reasons` of a curve are
+        pairs of reason and fix, the best fit first.
 
     Raises:
         UsageError: The run has no measurements, or the system does not exist.
 
     """
-    asked = CheckRequest(on=request.on, nodes=request.nodes)
-    result = judge_run(asked, only_run(request.run, asked.imported), None)
+    check_request = CheckRequest(on=request.on, nodes=request.nodes)
+    result = judge_run(check_request, only_run(request.run, check_request.imported), None)
     if result.no_verdict:
         raise UsageError(f"nothing to diagnose: {result.no_verdict}")
     return result

@@ -1,6 +1,6 @@
-"""The judgement of a check, or of several inputs, for people and for other programs.
+"""Output of a check: text, JSON, JUnit, Nagios and Prometheus metrics.
 
-Source of names and labels of metrics: NCCL plugins/profiler/inspector/inspector_prom.cc.
+Source of the metrics' names and labels: NCCL plugins/profiler/inspector/inspector_prom.cc.
 """
 
 import json
@@ -30,7 +30,7 @@ from collbench.units import counted, format_range, format_rate, format_seconds, 
 
 
 def lines(result: CheckResult) -> Iterator[str]:
-    """Yield the judgement at length: correctness first."""
+    """Yield the lines of the full judgement, correctness first."""
     yield result.correctness.in_words()
     why = "; ".join(dict.fromkeys(curve.remark for curve in result.curves)) or result.no_verdict
     yield f"compared with {result.compared or f'nothing: {why}'}"
@@ -47,7 +47,7 @@ def lines(result: CheckResult) -> Iterator[str]:
 
 def _curve_lines(curve: CheckedCurve) -> Iterator[str]:
     yield curve.name + (f", as {curve.against}" if curve.against else "")
-    shared = curve.sizes[0].row.note.shared  # then there is no bus between the ranks
+    shared = curve.sizes[0].row.note.shared  # ranks on one GPU have no bus between them
     table = Table(column for column in SIZES if not (shared and column.name == "busbw"))
     yield table.heading()
     yield from map(table.row, curve.sizes)
@@ -61,9 +61,9 @@ def _curve_lines(curve: CheckedCurve) -> Iterator[str]:
 
 
 def line(result: CheckResult, exits: str) -> str:
-    """Return the line of a verdict as the program expects it that the exit status is for."""
+    """Return the line of a verdict in the format of `exits`, the program that reads the exit status."""
     names = ",".join(result.collectives)
-    if exits == "npd":  # neither the topology nor a list of collectives would leave room for the verdict
+    if exits == "npd":  # node problem detector cuts messages: the topology would leave no room for the verdict
         short = names if len(result.collectives) < 3 else f"{len(result.collectives)} collectives"
         return line_of(exits, result.word, f"{short}: {result.words}")
     printed = line_of(exits, result.word, f"{result.judgement.what}: {result.words}")
@@ -72,9 +72,9 @@ def line(result: CheckResult, exits: str) -> str:
 
 
 def _performance(result: CheckResult) -> list[str]:
-    """Return Nagios' performance data; a range is what raises no alarm: `430:` is 430 or more, `50` is 50 or less."""
+    """Return Nagios' performance data; values in a range raise no alarm: `430:` is 430 or more, `50` is 50 or less."""
     items: dict[str, str] = {}
-    # Sizes of one label follow each other by their times, so that the slowest stays.
+    # Sorted by time: of sizes with the same label, the slowest is written last and stays.
     for size in sorted(result.sizes, key=lambda size: size.seconds):
         name = f"{size.row.case.collective.name}_{format_size(size.row.case.nbytes)}_{size.row.implementation}"
         label = re.sub(r"[^A-Za-z0-9_.-]", "", name)
@@ -83,19 +83,17 @@ def _performance(result: CheckResult) -> list[str]:
         if size.row.busbw and size.row.case.nbytes >= BANDWIDTH:
             label += "_GBps"
             value, limit, unit, colon = size.busbw(seconds) / 1e9, size.busbw(longest) / 1e9, "", ":"
-        # Exponents are not understood.
+        # Nagios does not read exponents.
         alarm = "" if math.isnan(limit) else f";;{significant(limit, 6)}{colon}"
         items[label] = f"{label}={significant(value, 6)}{unit}{alarm}"
     return list(items.values())
 
 
-# ---------------------------------------------------------------------------------------------------------- of several
-
-_COUNT = re.compile(r"^\d+ (x |ranks$)")  # which the column of ranks has
+_COUNT = re.compile(r"^\d+ (x |ranks$)")  # already in the column of ranks
 
 
 def word(judged: Sequence[JudgedInput]) -> Word:
-    """Return the worst word; what was refused is UNKNOWN."""
+    """Return the worst word; a refused input is UNKNOWN."""
     return worst(each.result.word for each in judged)
 
 
@@ -127,13 +125,13 @@ INPUTS: tuple[Column[JudgedInput], ...] = (
     Column("ratio", lambda each: number(each.result.judgement.ratio.value), "{:.2f}x".format, form=">"),
     Column("", lambda each: each.result.word.value, form="<"),
 )
-"""The columns of several inputs: the best bus bandwidth of each, and the ratio of its most telling size."""
+"""The columns of several inputs; `busbw` is the largest of an input, `ratio` that of its most telling size."""
 
 
 def shown(judged: Sequence[JudgedInput], verbose: bool) -> Iterator[str]:
-    """Yield a single judgement at length; of several a line each, reasons of SLOW and WRONG, and refused files.
+    """Yield one judgement in full, or of several a table, the reasons of SLOW and WRONG, and refused inputs.
 
-    `verbose` yields all of several at length too.
+    With `verbose`, several judgements are in full too.
     """
     if len(judged) == 1:
         yield from lines(judged[0].result)
@@ -154,7 +152,7 @@ def shown(judged: Sequence[JudgedInput], verbose: bool) -> Iterator[str]:
 
 
 def _without_folder(judged: Sequence[JudgedInput]) -> list[JudgedInput]:
-    """Return judgements with names that lack the folder that all of them are in."""
+    """Return the judgements with the names of inputs relative to their common folder."""
     parents = {Path(each.name).parent for each in judged}
     if len({parent.is_absolute() for parent in parents}) > 1:
         return list(judged)
@@ -163,11 +161,8 @@ def _without_folder(judged: Sequence[JudgedInput]) -> list[JudgedInput]:
 
 
 def last_line(judged: Sequence[JudgedInput], exits: str) -> str:
-    """Return the line of a verdict, or of several, as the program expects it that the exit status is for."""
+    """Return the line of one verdict or of several, in the format of `exits`."""
     return line(judged[0].result, exits) if len(judged) == 1 else line_of(exits, word(judged), summary(judged))
-
-
-# ------------------------------------------------------------------------------------------------------------ documents
 
 
 def _band(size: CheckedSize) -> str:
@@ -185,11 +180,11 @@ SIZES: tuple[Column[CheckedSize], ...] = (
     Column("", lambda size: size.judgement.says, key="says"),
     data("rounds", lambda size: size.rounds),
 )
-"""The columns of a curve's sizes; where ranks share a GPU there is no bus between them."""
+"""The columns of a curve's sizes."""
 
 
 def document(result: CheckResult) -> dict[str, Any]:
-    """Return the verdict and all that it rests on, for JSON."""
+    """Return the verdict and its evidence for JSON."""
     curves = []
     for curve in result.curves:
         fields = curve.judgement.fields() | {"implementation": curve.implementation, "details": list(curve.details)}
@@ -216,33 +211,31 @@ def _row_fields(row: CaseResult) -> dict[str, Any]:
 
 
 def suite(result: CheckResult, name: str = "") -> Element:
-    """Return JUnit's suite of a judgement, of an input of that name: the verdict, and each size."""
+    """Return a JUnit test suite for the input *name*: a test for the verdict and one for each size."""
     tests = [replace(result.judgement, what="verdict")]
     tests += [Judgement(row.what, "", Word.WRONG, row.problem) for row in result.correctness.faults]
     for curve in result.curves:
-        for size in curve.sizes:  # of a curve that is not known no size passes
+        for size in curve.sizes:  # no size of an UNKNOWN curve passes
             word = Word.UNKNOWN if curve.word is Word.UNKNOWN else size.word
             tests.append(replace(size.judgement, word=word, reason=size.figure))
     what = ": ".join(filter(None, (name, result.where)))
     return junit_suite(f"collbench check: {what}", "collbench.check", tests)
 
 
-# -------------------------------------------------------------------------------------------------------------- metrics
-
 _INSPECTOR = "AllReduce AllGather ReduceScatter Broadcast Reduce AlltoAll Gather Scatter SendRecv"
 """Collectives as NCCL's Inspector writes them."""
 
 
 def metrics(result: CheckResult) -> str:
-    """Return metrics in Prometheus' text format, for node_exporter's text-file collector.
+    """Return metrics in Prometheus' text format for node_exporter's text-file collector.
 
-    Labels are those of NCCL's Inspector, and so are names but for their first word: Inspector writes neither HELP nor
-    TYPE, without which promtool accepts no metric, and of two files that differ in these node_exporter drops one.
+    Labels are those of NCCL's Inspector.  Names differ in their first word, since Inspector writes no HELP and TYPE:
+    promtool requires both, and node_exporter drops a file whose metrics differ in them from another file's.
     """
     sizes: dict[str, CheckedSize] = {}
     for size in result.sizes:
         if size.row.busbw:
-            # Sizes of a bucket, in place or not, have the same labels: the slowest is shown.
+            # Sizes of one bucket, in place or not, share their labels: the slowest is written.
             labels = _labels(size, result)
             sizes[labels] = min(sizes.get(labels, size), size, key=lambda each: each.busbw(each.seconds))
     measured = {labels: size.busbw(size.seconds) / 1e9 for labels, size in sizes.items()}
@@ -257,11 +250,11 @@ def metrics(result: CheckResult) -> str:
             sights[braced({"node": result.host, "sizes": kind})] = least
     families: Mapping[tuple[str, str], Mapping[str, float]] = {
         ("bus_bandwidth_gbs", "Bus bandwidth in GB/s."): measured,
-        ("expected_bus_bandwidth_gbs", "Bus bandwidth in GB/s that is expected here."): expected,
-        ("slowdown_limit_ratio", "Times the expected time beyond which a size is called slow."): limits,
-        ("check_sight_ratio", "Slowdown that the last check would have noticed."): sights,
+        ("expected_bus_bandwidth_gbs", "Expected bus bandwidth in GB/s."): expected,
+        ("slowdown_limit_ratio", "Limit of measured over expected time; a size above it is SLOW."): limits,
+        ("check_sight_ratio", "Smallest slowdown that the last check would have noticed."): sights,
         ("check_status", f"Verdict of the last check: {STATUS_METRIC}."): {node: EXITS["nagios"][result.word]},
-        ("check_wrong_sizes", "Sizes with a wrong result, or none."): wrong,
+        ("check_wrong_sizes", "Sizes with a wrong result or without a result."): wrong,
         ("check_timestamp_seconds", "When the last check ended, or began if it has no verdict."): {node: time.time()},
         ("check_duration_seconds", "How long the last check took."): lasted,
     }
@@ -283,7 +276,7 @@ def _labels(size: CheckedSize, result: CheckResult) -> str:
 
 
 def message_size(nbytes: int) -> str:
-    """Return the bucket of a size as NCCL's Inspector names it: `1-2GB` of 1 GiB.
+    """Return the bucket of a size as NCCL's Inspector names it.
 
     >>> message_size(2**30), message_size(8192), message_size(4)
     ('1-2GB', '8-9KB', '4-5B')
@@ -292,9 +285,6 @@ def message_size(nbytes: int) -> str:
     while size >= 1024 and unit < 4:
         size, unit = size / 1024, unit + 1
     return f"{math.floor(size)}-{math.floor(size) + 1}{('B', 'KB', 'MB', 'GB', 'TB')[unit]}"
-
-
-# ---------------------------------------------------------------------------------------------------------------- files
 
 
 def _documents(judged: Sequence[JudgedInput]) -> dict[str, Any]:
@@ -307,4 +297,4 @@ OUTPUTS: Mapping[str, Callable[[Sequence[JudgedInput]], str]] = {
     "junit": lambda judged: junit([suite(each.result, each.name) for each in judged]),
     "metrics": lambda judged: metrics(judged[0].result),
 }
-"""What can be written into a file, by the name of its option."""
+"""Writers of files by the names of their options."""

@@ -1,4 +1,4 @@
-"""Compare runs: which cases became faster or slower, with intervals, and a gate for CI."""
+"""`collbench compare`: which cases became faster or slower between runs."""
 
 from collbench.presence import Command
 

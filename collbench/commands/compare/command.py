@@ -1,4 +1,4 @@
-"""Compare runs: which cases became faster or slower, with intervals, and a gate for continuous integration.
+"""`collbench compare`: ratios of times with intervals, and a gate for continuous integration.
 
 For example:
   collbench compare results/runs/before results/runs/after
@@ -50,11 +50,13 @@ class CompareRequest(Request):
     _: KW_ONLY
     margin: Annotated[
         Share | None,
-        Opt("--margin", "Changes up to this share do not count.", "5%, of logs more if they scatter", unit=SHARE),
+        Opt("--margin", "Ignore changes up to this share.", "5%, more for logs that scatter", unit=SHARE),
     ] = None
-    confidence: Annotated[Share, Opt("--confidence", "Probability that no row is called wrongly.", unit=SHARE)] = "95%"
+    confidence: Annotated[
+        Share, Opt("--confidence", "Probability that the words of all rows are right.", unit=SHARE)
+    ] = "95%"
     only: Annotated[
-        str | None, Opt("--only", "Rows to compare, such as allreduce,ring-flags,1M..", metavar="WORD[,WORD]")
+        str | None, Opt("--only", "Rows to compare, as in allreduce,ring-flags,1M..", metavar="WORD[,WORD]")
     ] = None
 
 
@@ -63,12 +65,13 @@ def compare(request: CompareRequest) -> Comparison:
     """Compare two runs case by case.
 
     Returns:
-        For every case with a time in both runs a row: the ratio of times NEW/BASE with an interval, and a `word` (SLOW,
-        FAST, OK or UNKNOWN).  `unmatched` has what one of the runs lacks, `judgement` what is said of it all.
+        The comparison.  `rows` has a row for each case with a time in both runs: the ratio of times NEW/BASE with an
+        interval, and a `word` (SLOW, FAST, OK or UNKNOWN).  `unmatched` lists rows that only one run has, and
+        `judgement` judges the whole.
 
     Raises:
-        RunFileError: One of them is no run file.
-        UsageError: `only` leaves nothing.
+        RunFileError: A file is not a run file.
+        UsageError: `only` selects no row.
 
     >>> import collbench
     >>> folder = "results/cpu-ab-slowed-ring/"
@@ -84,18 +87,18 @@ def compare(request: CompareRequest) -> Comparison:
 
 
 def selected(only: str | None, runs: Sequence[Run]) -> Selection | None:
-    """Return which rows `--only` selects, None for all; UsageError where the runs have none of them."""
+    """Return the selection of `--only`, None for all rows; UsageError if it selects no row of the runs."""
     if only is None:
         return None
     results = list(chain.from_iterable(run.cases for run in runs))
     chosen = selection(only, dict.fromkeys(result.implementation for result in results))
     if not any(chosen(result.case, result.implementation) for result in results):
-        raise UsageError(f"--only {only} leaves nothing of these runs; they hold: {', '.join(contents(runs))}")
+        raise UsageError(f"--only {only} selects no row of these runs; they hold: {', '.join(contents(runs))}")
     return chosen
 
 
 def contents(runs: Sequence[Run]) -> list[str]:
-    """Return what runs have rows of, in words: collectives, implementations, properties, numbers of ranks, sizes."""
+    """Return the contents of runs in words: collectives, implementations, properties, numbers of ranks, sizes."""
     results = list(chain.from_iterable(run.cases for run in runs))
     if not results:
         return []
@@ -108,26 +111,26 @@ def contents(runs: Sequence[Run]) -> list[str]:
 
 LEGEND = (
     "ratio: time of NEW over BASE, above 1 is slower; with {confidence:.3g} % confidence all intervals hold at once\n"
-    "OK: the interval of the row alone lies within {margin} of 1; SLOW: above 1, and the ratio beyond --margin (5 % by "
-    "default); FAST: below 1; UNKNOWN: none of these, or there is no interval"
+    "OK: the row's own interval lies within {margin} of 1; SLOW: the interval lies above 1, and the ratio exceeds "
+    "--margin (default 5 %); FAST: the same below 1; UNKNOWN: neither, or no interval"
 )
-_TOGETHER = "all: the geometric mean of the ratios at all sizes, without those hardly known and those that stand out"
+_TOGETHER = "all: geometric mean of the ratios of all sizes, without outliers and uncertain ratios"
 
 
 def _sizes(row: Row | Together) -> str:
-    """Return the size of a row, or how many a curve has."""
+    """Return the size of a row, or the number of sizes of a curve."""
     if isinstance(row, Row):
         return format_size(row.case.nbytes)
     return f"{row.sizes} of {row.every}" if row.every > row.sizes else f"all {row.sizes}"
 
 
 def span(row: Row | Together) -> str:
-    """Return the interval of a ratio as text; empty where there is none."""
+    """Return the interval of a ratio as text; empty if there is none."""
     return format_range(*row.interval, "{:.3f}".format)
 
 
 def ratio_in_words(row: Row | Together) -> str:
-    """Return a ratio with three decimals, or of a wide interval with two digits, and three between 0.5 and 2."""
+    """Return a ratio with three decimals; with a wide interval, two digits, or three between 0.5 and 2."""
     low, high = row.interval
     if not high - low > 0.2 * row.ratio:
         return f"{row.ratio:.3f}x"
@@ -135,7 +138,7 @@ def ratio_in_words(row: Row | Together) -> str:
 
 
 def _word(row: Row | Together) -> str:
-    """Return the word of a row, and of UNKNOWN why, in short: the notes have the rest."""
+    """Return the word of a row, with a short reason of UNKNOWN."""
     if row.word is not Word.UNKNOWN:
         return str(row.word.value)
     return f"UNKNOWN: {row.judgement.reason.removeprefix(UNSURE) if row.estimate.known else 'no interval'}"
@@ -153,8 +156,8 @@ TABLE: Table[Row | Together] = Table(
     )
 )
 EMPTY = "(empty)"
-_TELLING = 10.0  # times as much or as little, below which is said within what rows are the same
-_DIFFERENCES, _UNMATCHED = 12, 15  # shown in a table; JSON has all
+_TELLING = 10.0  # largest deviation from 1 that the summary of inconclusive rows prints
+_DIFFERENCES, _UNMATCHED = 12, 15  # lines in the text; JSON has all
 COLUMNS = (
     *("base", "new", "collective", "dtype", "redop", "root", "ranks", *PROPERTIES, "nbytes", "implementation", "step"),
     *("base_seconds", "new_seconds", "ratio", "low", "high", "limit", "within", "word", "reason"),
@@ -164,7 +167,9 @@ COLUMNS = (
 _OPTIONS = [
     click.Argument(["runs"], metavar="[BASE] NEW [MORE...]", nargs=-1, required=True, type=PATH),
     option(
-        "--against", "Take the last earlier run of NEW's kind as BASE; last: of results/runs.", metavar="last|FOLDER"
+        "--against",
+        "Use the latest earlier run of the same kind in FOLDER as BASE; last: results/runs.",
+        metavar="last|FOLDER",
     ),
     *options_of(CompareRequest),
     json_option("all of it"),
@@ -176,16 +181,15 @@ _OPTIONS = [
 
 @click.command("compare", params=_OPTIONS)
 def command(runs: tuple[Path, ...], against: str | None, **options: Any) -> int:
-    """Compare each NEW run with BASE: the ratio of times of every case that both hold, with an interval and a word.
+    """Compare each NEW run with BASE: the ratio of times of each common case, with an interval and a word.
 
-    BASE and NEW are run files or the folders that hold them.  With --against, every run given is a NEW.
+    BASE and NEW are run files or folders with a run file.  With --against, all runs are NEW.
 
-    Runs of different machines, predicted ones too, are also held against each other as interconnects: who is fastest at
-    which sizes.
+    Runs of different machines, also predicted ones, are compared as interconnects too: the fastest at each size.
     """
-    aside = STANDARD in (options["as_json"], options["as_csv"])  # others read standard output
+    aside = STANDARD in (options["as_json"], options["as_csv"])  # a program reads standard output
     if not against and len(runs) < 2:
-        raise UsageError("one run alone cannot be compared; give BASE and NEW, or --against last")
+        raise UsageError("compare needs two runs; give BASE and NEW, or --against last")
     read = [store.read(path) for path in runs]
     if against:
         history = [] if against == "last" else [Path(against)]
@@ -196,7 +200,7 @@ def command(runs: tuple[Path, ...], against: str | None, **options: Any) -> int:
     selection = selected(options["only"], every)
     comparisons = [compare_runs(base, new, options["margin"], options["confidence"], selection) for base, new in pairs]
 
-    # Runs of one machine are compared by what ran on it; machines by who is fastest.
+    # Runs of one machine are compared row by row; different machines also by the fastest at each size.
     several = several_machines(run.header for run in every)
     machines = tables(of_runs(every, selection)) if several else []
     if not options["gated"] and not machines:
@@ -218,7 +222,7 @@ def command(runs: tuple[Path, ...], against: str | None, **options: Any) -> int:
 
 
 def _refuse(comparisons: Sequence[Comparison]) -> None:
-    """Raise UsageError for two runs that have no case in common."""
+    """Raise UsageError if two runs have no case in common."""
     for comparison in comparisons:
         if comparison.rows or comparison.bits or any(row.regression for row in comparison.unmatched):
             continue
@@ -237,21 +241,18 @@ def _named(comparison: Comparison) -> Sequence[tuple[str, store.Run]]:
     return ("BASE", comparison.base), ("NEW", comparison.new)
 
 
-# --------------------------------------------------------------------------------------------------------------- output
-
-
 def _table(comparisons: Sequence[Comparison], machines: Sequence[InterconnectTable]) -> None:
     for comparison in comparisons:
         click.echo("\n".join([*_head(comparison), *rows(comparison), *_tail(comparison), ""]))
     if machines:
-        click.echo("different machines: who is fastest, each by its library")
+        click.echo("different machines: the fastest at each size, each machine by its library")
         sweeping.show_interconnects(machines)
     if any(not row.moved for comparison in comparisons for row in comparison.rows):
         click.echo("\n".join(legend(comparisons)))
 
 
 def legend(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Yield what the columns and words of the tables mean."""
+    """Yield the legend of the tables: the meaning of columns and words."""
     if any(comparison.together for comparison in comparisons):
         yield _TOGETHER
     yield from filter(None, [left_out_in_words(TABLE)])
@@ -260,7 +261,7 @@ def legend(comparisons: Sequence[Comparison]) -> Iterator[str]:
 
 
 def _head(comparison: Comparison) -> Iterator[str]:
-    """Yield the two runs, and what differs between them besides times."""
+    """Yield the two runs, and their differences other than times."""
     for name, run in _named(comparison):
         yield ", ".join(filter(None, [f"{name:<4}  {run.path}", printable(run.header.started), run.cut_off]))
     for name, base, new in comparison.differences[:_DIFFERENCES]:
@@ -271,7 +272,7 @@ def _head(comparison: Comparison) -> Iterator[str]:
 
 
 def rows(comparison: Comparison) -> Iterator[str]:
-    """Yield a table for each kind of case: times, ratio and word; without rows whose cores were moved."""
+    """Yield a table for each kind of case: times, ratio and word.  Rows on other cores than before are left out."""
     judged: list[Row | Together] = [row for row in comparison.rows if not row.moved]
     judged += comparison.together
     for title, alike in by_key(judged, lambda row: row.case.title).items():
@@ -291,12 +292,12 @@ def _tail(comparison: Comparison) -> Iterator[str]:
     unsure = sorted(row.within for row in comparison.rows if row.word is Word.UNKNOWN and row.estimate.known)
     if unsure and unsure[-1] < _TELLING:
         half, every = significant(100 * median(unsure), 2), significant(100 * unsure[-1], 2)
-        within = f"half are surely within {half} % of 1 by the row's interval alone, all within {every} %"
+        within = f"by each row's own interval, half are within {half} % of 1, all within {every} %"
         yield f"inconclusive rows: {within}"
 
 
 def message(line: Row | Together | Unmatched) -> str:
-    """Return times, ratio and interval of a line, or why it has none."""
+    """Return times, ratio and interval of a line, or why it has no ratio."""
     if isinstance(line, Unmatched):
         return line.judgement.reason
     parts = [f"{ratio_in_words(line)} on average"]
@@ -306,7 +307,7 @@ def message(line: Row | Together | Unmatched) -> str:
 
 
 def junit_tests(comparison: Comparison) -> list[Judgement]:
-    """Return what JUnit has of a comparison: what tells nothing, or could hide a regression, is skipped there."""
+    """Return the JUnit tests of a comparison; lines without a ratio are UNKNOWN, that is skipped."""
     judged = [replace(line.judgement, reason=message(line)) for line in comparison.lines]
     nothing = Judgement("rows of both runs", "", Word.UNKNOWN, comparison.nothing)
     return judged if comparison.rows else [*judged, nothing]
@@ -341,7 +342,7 @@ def _paths(comparison: Comparison) -> dict[str, Any]:
 
 
 def _fields(line: Row | Together | Unmatched) -> dict[str, Any]:
-    """Return the fields of a row, of all sizes of an implementation, or of what is not compared."""
+    """Return the fields of a row, of all sizes of an implementation, or of an unmatched row."""
     named = line.case.properties | {"implementation": line.implementation}
     fields = case_fields(line.case) | named | line.judgement.fields()
     if isinstance(line, Together):
@@ -354,7 +355,7 @@ def _fields(line: Row | Together | Unmatched) -> dict[str, Any]:
 
 
 def _records(comparison: Comparison) -> Iterator[dict[str, Any]]:
-    """Yield the fields of every row for CSV; of a step or training the column `step` has all."""
+    """Yield the fields of each row for CSV; the column `step` holds a step or a training job as JSON."""
     for fields in [_fields(line) for line in comparison.lines if not isinstance(line, Together)]:
         step = fields.pop("step", None) or fields.pop("job", None)
         record = _paths(comparison) | fields | {"step": json.dumps(step) if step else ""}

@@ -1,4 +1,4 @@
-"""Files of other tools: a module for each format, `import`, `export`, and the programs of nccl-tests."""
+"""Formats of other tools: `import`, `export`, and the programs of nccl-tests."""
 
 from collbench.presence import Command
 

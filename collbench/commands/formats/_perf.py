@@ -1,7 +1,7 @@
-"""`all_reduce_perf` and its like: a sweep with the options, the usual values and the table of nccl-tests.
+"""`all_reduce_perf` and the other programs of nccl-tests.
 
-The table is the one that `collbench export --to nccl-tests` writes, row by row as results arrive: means of the samples,
-out of place and in place side by side.
+A program is a sweep with the options, defaults and table of nccl-tests.  Rows are printed as results arrive: means of
+the samples, out of place and in place side by side, as `collbench export --to nccl-tests` writes them.
 """
 
 import os
@@ -28,17 +28,17 @@ from collbench.requests.sweeps import SweepRequest, measured_sweep
 from collbench.results import Measurement, Result, by_key, observed
 
 SUFFIX = "_perf"
-"""What the names of these programs end in."""
+"""The suffix of the names of these programs."""
 LEAST_BANDWIDTH = "NCCL_TESTS_MIN_BW"
-"""A variable of nccl-tests: the average bus bandwidth in GB/s below which a test has failed."""
+"""A variable of nccl-tests: a test fails if its average bus bandwidth in GB/s is smaller."""
 OPTIONS = "stepbytes warmup datatype redop root unalign budget timeout spin bind out"  # as in a sweep
 _RECORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 USUAL = _RECORDS["usual"]
-"""Defaults of nccl-tests, where a sweep has others."""
+"""Defaults of nccl-tests that differ from those of a sweep."""
 
 
 class Unneeded(NamedTuple):
-    """An option of nccl-tests that changes nothing here; unless its value is the usual one, stderr says why."""
+    """An option of nccl-tests without effect in collbench; stderr says why if its value is not the default."""
 
     letter: str
     name: str
@@ -48,11 +48,11 @@ class Unneeded(NamedTuple):
 
 UNNEEDED = tuple(Unneeded(*each) for each in _RECORDS["unneeded"])
 _PATHS = {(register, policy): path for register, policy, path in _RECORDS["paths"]}
-"""What -R and -x of nccl-tests measure."""
+"""The implementations that -R and -x of nccl-tests select."""
 
 
 def command_named(name: str) -> click.Command | None:
-    """Return the command of a program's name; None if nccl-tests has no program of that name."""
+    """Return the command of a program, or None if nccl-tests has no program *name*."""
     with suppress(UsageError):
         collective = find_collective(name)
         return _command(collective, name) if collective in of_nccl_tests() else None
@@ -63,24 +63,24 @@ def _command(collective: Collective, name: str) -> click.Command:
     options = options_of(SweepRequest, OPTIONS, **USUAL)
     for each in options:
         if each.name == "redop":
-            each.opts = ["-o", *each.opts, "--op"]  # what nccl-tests calls it
+            each.opts = ["-o", *each.opts, "--op"]  # names of nccl-tests
         if each.name == "out":
             each.opts = ["--out"]
     return click.Command(
         name,
         params=[*options, QUIET, HERE, *_nccl_options()],
         callback=lambda **options: _run(collective, options),
-        help=f"Measure {collective.name} as nccl-tests' {name} does, and print its table.\n\n"
-        "Its options keep their meaning; those without effect say so.  Nothing is "
-        "stored unless --out or -J says where.",
+        help=f"Measure {collective.name} and print the table of nccl-tests' {name}.\n\n"
+        "Options mean the same as in nccl-tests; stderr names options without effect.  Results are stored only with "
+        "--out or -J.",
         epilog=f"\b\nFor example:\n  {name} -b 8 -e 128M -f 2 -g 2",
         context_settings={"show_default": True},
     )
 
 
 def _nccl_options() -> Iterator[click.Option]:
-    """Yield the options that nccl-tests alone has; help hides those that change nothing."""
-    yield option("-t --nthreads", "Times -g is the number of ranks.", type=click.IntRange(min=1), default=1)
+    """Yield the options that only nccl-tests has; help hides options without effect."""
+    yield option("-t --nthreads", "Threads; times -g, the ranks.", type=click.IntRange(min=1), default=1)
     yield option("-J --output_file", "Write nccl-tests' JSON.", type=PATH, metavar="FILE")
     yield option("-R --local_register", "1: registered buffers; 2: symmetric.", type=click.IntRange(0, 2), default=0)
     yield option("-x --cta_policy", "With -R 2; 1: few CTAs, 2: copy engines.", type=click.IntRange(0, 2), default=0)
@@ -89,7 +89,7 @@ def _nccl_options() -> Iterator[click.Option]:
 
 
 def _run(collective: Collective, options: dict[str, Any]) -> int:
-    # What may be refused is looked at before anything is measured.
+    # Check all options before anything is measured.
     joined, least = launched(), _least_bandwidth()
     try_output(options["output_file"], "-J FILE", options["out"])
     threads, gpus = options["nthreads"], options["ranks"]
@@ -104,7 +104,7 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
             each = f"the launcher started {joined[1]} processes, and each is a rank"
             raise UsageError(f"{word} {count}: {each}; leave {word} out")
 
-    # Without -f, or with a factor of 1, nccl-tests has sizes that are -i apart, by default 1 MiB.
+    # Without -f, or with a factor of 1, sizes of nccl-tests differ by -i, by default 1 MiB.
     if options["stepfactor"] <= 1 or options["stepbytes"]:
         options |= {"stepfactor": 2.0, "stepbytes": options["stepbytes"] or "1M"}
     ranks = None if joined else threads * gpus
@@ -112,7 +112,7 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
     platform, sweep = measured_sweep(request, joined)
     sweep = replace(sweep, both_places=True)
 
-    # Without --impl there is one table, that of the first library.
+    # Without --impl, print only the table of the first library.
     if options["impl"] == USUAL["impl"]:
         sweep = replace(sweep, implementations=sweep.implementations[:1])
     session = Session(platform, sweep, joined, options["out"])
@@ -133,43 +133,43 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
 
 
 def _choose_path(options: dict[str, Any]) -> None:
-    """Put the implementation that -R and -x mean into the options."""
+    """Set the implementation that -R and -x select."""
     chosen = options["local_register"], options["cta_policy"]
     if chosen not in _PATHS or (any(chosen) and options["impl"] != USUAL["impl"]):
         choices = ", ".join(f"-R {register} -x {policy}" for register, policy in _PATHS)
-        raise UsageError(f"-R {chosen[0]} -x {chosen[1]}: choose from {choices}, and leave --impl out")
+        raise UsageError(f"-R {chosen[0]} -x {chosen[1]} is not possible; choose from {choices}, without --impl")
     options["impl"] = _PATHS[chosen] or options["impl"]
 
 
 def _write_foreign(session: Session, path: Path) -> None:
-    """Write the JSON of nccl-tests into a file; of several implementations the library's rows."""
+    """Write the JSON of nccl-tests into a file, with the library's rows if there are several implementations."""
     results = [result for result in session.results if isinstance(result, Measurement)]
     if not results:
-        raise UsageError(f"-J {path}: no row has a time, so there is nothing to write")
+        raise UsageError(f"-J {path}: nothing to write, since no row has a time")
     results.sort(key=lambda row: not is_library(row.implementation))
     write_text(path, "-J FILE", write_json(select(session.header, results, path)))
 
 
 def _least_bandwidth() -> float | None:
-    """Return the least average bus bandwidth in GB/s; None where there is no limit."""
+    """Return the least average bus bandwidth in GB/s, or None if it is not set."""
     value = os.environ.get(LEAST_BANDWIDTH, "")
     try:
         return float(value) if value else None
     except ValueError:
-        raise UsageError(f"{LEAST_BANDWIDTH}={value} is no bandwidth; give GB/s, or unset it") from None
+        raise UsageError(f"{LEAST_BANDWIDTH}={value} is not a number; give GB/s, or unset it") from None
 
 
 class _Table(LiveTable):
-    """The lines of the program, as results arrive; `threads` are those of a process, `gpus` those of a thread."""
+    """The output of the program as results arrive; `threads` per process, `gpus` per thread."""
 
     def __init__(self, session: Session, collective: Collective, platform: str, threads: int, gpus: int) -> None:
         super().__init__()
         self._session, self._collective, self._platform = session, collective, platform
         self._threads, self._gpus = threads, gpus
-        self._of_size: list[Result] = []  # of the size whose row is not there yet
+        self._of_size: list[Result] = []  # results of the unfinished row
 
     def begin(self) -> None:
-        """Print what stands above the rows."""
+        """Print the lines above the rows."""
         sweep, header = self._session.sweep, self._session.header
         sizes = sorted({case.nbytes for case in sweep.cases()})
         iterations = sweep.sampling.iters or 0
@@ -178,7 +178,7 @@ class _Table(LiveTable):
         click.echo("\n".join(opening(self._collective, options, header, sweep.ranks)))
 
     def add(self, result: Result) -> None:
-        """Print the rows of a size once all its results are there."""
+        """Print the rows of a size when all its results have arrived."""
         self._of_size.append(result)
         results_of_size = len(self._session.sweep.implementations)
         if self._collective.in_place:
@@ -191,13 +191,13 @@ class _Table(LiveTable):
 
 
 def _row(results: Sequence[Result]) -> Iterator[str]:
-    """Yield the row of one implementation and size, and a comment where it has no time or is wrong."""
+    """Yield the row of one implementation and size, and a comment for each missing time or wrong result."""
     measured = {result.case.in_place: result for result in results if isinstance(result, Measurement)}
     yield row(results[0].case, (measured.get(False), measured.get(True)))
     for result in results:
         name = result.implementation + ", in place" * result.case.in_place
         if result.scheduling and result.scheduling.off_core:
-            share = f"{result.scheduling.off_core:.0%} of its samples, which are in the mean"
+            share = f"{result.scheduling.off_core:.0%} of its samples; the mean includes them"
             click.echo(f"{name}, {result.case.nbytes} B: other programs disturbed {share}", err=True)
         if reason := result.reason or result.wrong:
             yield f"# {name}: {reason}"

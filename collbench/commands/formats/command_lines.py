@@ -1,4 +1,4 @@
-"""What other programs print among the tables of a log: command lines, exports, and what NCCL logs."""
+"""Lines of other programs in a log: command lines, exported variables, and NCCL's own log."""
 
 import re
 import shlex
@@ -12,7 +12,7 @@ LAUNCHERS = re.compile(
 )
 MANY = 2**20  # processes
 MOST_NAMED, MOST_FACTS = 1024, 64  # variables, racks and programs; facts of a kind
-COMMAND_LINES = 8  # lines that a command takes as long as
+COMMAND_LINES = 8  # cost of a command in lines of the budget
 PROGRAM = re.compile(r"_(?:perf|test)|\bosu_")
 LIBRARY = re.compile(r"\b[NR]CCL version (\d{1,3}\.\d{1,3}\.\d{1,3})")
 TEST = re.compile(
@@ -24,7 +24,7 @@ NOT_HERE = re.compile(
 )
 VARIABLE = re.compile(r"\b((?:NCCL|RCCL)_[A-Z0-9_]+) set (?:by environment )?to ([^\s]+?)\.?\s*$")
 FABRIC = re.compile(r" MNNVL busId \S+ fabric UUID (?!0\.0 )(\S+ cliqueId \S+)")
-FACTS = (  # what NCCL logs of itself: a name, a pattern, and the value in the words of its later versions
+FACTS = (  # facts in NCCL's log: a name, a pattern, and the value in the wording of later versions
     ("transport", re.compile(r"\bvia ((?:NET|P2P|SHM|COLLNET|NVLS)/.{1,60}?)(?= comm |\s*$)"), r"\1"),
     ("transport", re.compile(r"\bvia direct shared memory\b"), "SHM/direct"),  # before 2.14
     ("transport", re.compile(r"(?i)\bUsing (?:internal )?network (?:Fast)?Socket\b"), "NET/Socket"),
@@ -38,25 +38,25 @@ _MCA = {"mca": "OMPI_MCA_", "gmca": "OMPI_MCA_", "omca": "OMPI_MCA_", "prtemca":
 _RELEVANT = re.compile(
     r"(?:[NR]CCL|\bFI|CUDA|UC[CX]|MPIR_CVAR|I_MPI|COLLBENCH)_[A-Z]|(?:OMPI|PRTE)_MCA_[a-z]|\s--?(?:[go]|prte)?mca\s"
 )
-# What follows a `#` behind a command or a variable: before them, it is a prompt.
+# A `#` after a command or a variable begins a comment; before them, it is a prompt.
 _COMMENT = re.compile(rf"^((?>.*?(?:{_RELEVANT.pattern}|{LAUNCHERS.pattern}|{PROGRAM.pattern})).*?)\s#.*")
 _EXPORT = re.compile(r"(?:^|.{0,200}[$#%>+]\s+)(?:export|setenv|declare -x|unset)\s")
 _MEASURING = {"average": ("a", 1), "blocking": ("z", 0), "local_register": ("R", 0)}  # options and their usual values
-_PART = re.compile(r"""(?:[^;&"']|"[^"]*+"|'[^']*+'|&(?!&)|["'])++""")  # of a line, between `;` and `&&`
+_PART = re.compile(r"""(?:[^;&"']|"[^"]*+"|'[^']*+'|&(?!&)|["'])++""")  # part of a line between `;` and `&&`
 _NAME = r"(?:(?:OMPI|PRTE)_MCA_\w{1,60}|[A-Z][A-Z0-9_]{1,60})"
 _ASSIGNED = re.compile(rf"(?:-[-\w]+=)?({_NAME})=(.*)", re.DOTALL)  # also behind --env= and --export=
 
 
 def processes_started(line: str) -> int | None:
-    """Return how many processes the command of a launcher starts; None if the line is none or does not say."""
+    """Return the number of processes that a launcher's command starts, or None if the line does not tell it."""
     launcher = LAUNCHERS.search(line)
     if not launcher:
         return None
     words = line[launcher.start() :]
-    if re.search(r"\s:\s", words) or launcher[0] == "jsrun":  # several programs; sets of resources, which -n counts
+    if re.search(r"\s:\s", words) or launcher[0] == "jsrun":  # several programs; -n of jsrun counts resource sets
         return None
 
-    # Only what stands before the program counts: `-n` means something else to a benchmark.
+    # Only options before the program count: `-n` of a benchmark has another meaning.
     before = PROGRAM.split(words, maxsplit=1)[0]
     if processes := _option(before, "--?np?", "--ntasks"):
         return processes
@@ -65,38 +65,38 @@ def processes_started(line: str) -> int | None:
 
 
 def _option(text: str, *names: str) -> int | None:
-    """Return the number that stands behind an option."""
+    """Return the number after an option, or None."""
     match = re.search(rf"(?<!\S)(?:{'|'.join(names)})[ =]?\s{{0,8}}(\d{{1,7}})(?![\w.])", text)
     return int(match[1]) if match else None
 
 
 @dataclass
 class Context:
-    """What lines of other programs say of the tables below them, and NCCL's own lines also of the one around them."""
+    """Facts from lines of other programs on the tables below them; NCCL's lines also apply to the table around them."""
 
-    programs: tuple[str, ...] = ()  # of nccl-tests, by the commands since the last table
-    ranks: int | None = None  # that the last command starts
-    processes: int | None = None  # that the last launcher of a benchmark starts
-    launch: tuple[int, str] = 0, ""  # number and text of its line, or of a command without one
-    started: int = 0  # processes that it starts; MANY where it does not say
-    launched: bool = False  # whether the last command has a launcher, which may not say how many it starts
-    options: dict[str, int] = field(default_factory=dict)  # of the last command, where they are not the usual ones
+    programs: tuple[str, ...] = ()  # programs of nccl-tests in commands since the last table
+    ranks: int | None = None  # of the last command
+    processes: int | None = None  # of the last launcher of a benchmark
+    launch: tuple[int, str] = 0, ""  # number and text of the launcher's line, or of a command without a launcher
+    started: int = 0  # processes that it starts; MANY if unknown
+    launched: bool = False  # whether the last command has a launcher
+    options: dict[str, int] = field(default_factory=dict)  # of the last command, if not the defaults
     library: str = ""  # version of NCCL
-    variables: dict[str, str] = field(default_factory=dict)  # that the last command is started with
-    used: bool = False  # whether a table stands below the last command
-    heeded: dict[str, str] = field(default_factory=dict)  # variables, as NCCL logs them
-    facts: dict[str, str] = field(default_factory=dict)  # transports and numbers of channels, likewise
-    fabrics: set[str] = field(default_factory=set)  # of NVLinks beyond a host, as NCCL names them
-    _exports: dict[str, str] = field(default_factory=dict)  # they hold for every later command
-    _half: str = ""  # of a command that a backslash continues
+    variables: dict[str, str] = field(default_factory=dict)  # environment of the last command
+    used: bool = False  # whether a table follows the last command
+    heeded: dict[str, str] = field(default_factory=dict)  # variables in NCCL's log
+    facts: dict[str, str] = field(default_factory=dict)  # transports and numbers of channels in NCCL's log
+    fabrics: set[str] = field(default_factory=set)  # NVLink fabrics beyond a host, as NCCL names them
+    _exports: dict[str, str] = field(default_factory=dict)  # apply to every later command
+    _half: str = ""  # beginning of a command that a backslash continues
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables of a table; NCCL's own word counts more than the command's."""
+        """The variables of a table; NCCL's log overrides the command."""
         return self.variables | self.heeded
 
     def take_log(self, line: str) -> None:
-        """Take in a line of NCCL."""
+        """Read a line of NCCL's log."""
         if len(self.fabrics) < MOST_NAMED:
             self.fabrics.update(FABRIC.findall(line))
         if match := VARIABLE.search(line):
@@ -108,18 +108,18 @@ class Context:
                 self.facts[name] = ", ".join(sorted(values)[:MOST_FACTS])
 
     def next_table(self, alike: bool) -> None:
-        """Keep what NCCL logged for another table of the same command, facts only if it is of the same test."""
+        """Keep NCCL's variables for another table of the same command, and its facts if the test is the same."""
         self.heeded, self.facts = dict(self.heeded), dict(self.facts) if alike else {}
 
     def take(self, line: str) -> int:
-        """Take in a line of another program, and return for how many lines it counts."""
+        """Read a line of another program; return its cost in lines of the budget."""
         text = line.strip()
         text = text.partition(" #")[0] if self._half else _COMMENT.sub(r"\1", text)
         if text.endswith("\\") and len(self._half) < LONGEST:
             self._half += text[:-1]
             return 1
         text, self._half = self._half + text, ""
-        if re.match(r"#\w", text):  # commented out; behind `# ` stands the command of a prompt
+        if re.match(r"#\w", text):  # commented out; `# ` is a prompt before a command
             return 1
         if match := LIBRARY.search(text):
             self.library = match[1]
@@ -129,14 +129,14 @@ class Context:
         is_command = PROGRAM.search(text) is not None or LAUNCHERS.search(text) is not None
         relevant = _RELEVANT.search(text) is not None and not text.startswith("#")
 
-        # A command starts from what was exported.  A program's name alone may stand in any message above its table.
+        # A command starts with the exported variables.  A program's name alone may be part of any message.
         if is_command and (self.used or relevant):
             self.variables = dict(self._exports)
         was_used = self.used
         if is_command:
             self._take_options(text)
             self.used = self.used and not LAUNCHERS.search(text)
-        if was_used and not self.used:  # another process logs anew
+        if was_used and not self.used:  # a new process begins a new log
             self.heeded, self.facts = {}, {}
         if relevant:
             for part in _PART.findall(text):
@@ -144,9 +144,9 @@ class Context:
         return COMMAND_LINES if is_command or relevant else 1
 
     def _take_part(self, part: str, is_command: bool) -> None:
-        """Take in the variables that a part of a line sets or exports."""
+        """Read the variables that a part of a line sets or exports."""
         words = _words(part.lstrip("+ "))
-        exported = _EXPORT.match(part) is not None or len(words) == 1  # `NAME=VALUE` alone is of a list of variables
+        exported = _EXPORT.match(part) is not None or len(words) == 1  # `NAME=VALUE` alone belongs to a list
         if exported and "unset" in words:
             self._exports = {name: value for name, value in self._exports.items() if name not in words}
             self.variables = {name: value for name, value in self.variables.items() if name not in words}
@@ -158,37 +158,37 @@ class Context:
             self.variables = _merged(self.variables, _assigned(words))
 
     def _take_options(self, line: str) -> None:
-        """Take in a command line of nccl-tests."""
+        """Read a command line of nccl-tests."""
         commands = [match for match in TEST.finditer(line) if _is_test(match[1].lower())]
         if not commands:
             return
-        if not LAUNCHERS.search(line) and not line.startswith("+"):  # which a shell prints below its launcher
+        if not LAUNCHERS.search(line) and not line.startswith("+"):  # `+` is a shell's echo below its launcher
             self.launch, self.started = (self.launch[0] + 1, line), 0
         options = line[commands[0].end() :]
         per_process = (_option(options, "-t", "--nthreads") or 1) * (_option(options, "-g", "--ngpus") or 1)
         self.launched = LAUNCHERS.search(line) is not None
 
-        # A program that nobody launched is one process; with one GPU it would be alone, and a script may launch it.
+        # A program without a launcher is one process.  With one GPU, a launcher in a script is more likely.
         processes = processes_started(line) if self.launched else int(per_process > 1)
         self.ranks = (processes or 0) * per_process or None
-        said = {name: _option(options, f"-{letter}", f"--{name}") for name, (letter, _) in _MEASURING.items()}
-        self.options = {name: value for name, value in said.items() if value not in (None, _MEASURING[name][1])}
+        values = {name: _option(options, f"-{letter}", f"--{name}") for name, (letter, _) in _MEASURING.items()}
+        self.options = {name: value for name, value in values.items() if value not in (None, _MEASURING[name][1])}
         names = tuple(match[1].lower() for match in commands)
         self.programs, self.used = names if self.used else (*self.programs, *names)[-MOST_NAMED:], False
 
 
 def _merged(known: dict[str, str], more: dict[str, str]) -> dict[str, str]:
-    """Return both, without new names where there are too many already: each merge copies all of them."""
+    """Merge variables; beyond MOST_NAMED names, only update known ones, since each merge copies all."""
     return known | (more if len(known) < MOST_NAMED else {name: more[name] for name in more.keys() & known.keys()})
 
 
 def _is_test(name: str) -> bool:
-    """Whether a word is a program of nccl-tests, also one of a collective that is not here."""
+    """Whether a word is a program of nccl-tests, also of a collective that collbench lacks."""
     return known_collective(name) is not None or ("_perf" in name and NOT_HERE.search(name) is not None)
 
 
 def _words(command: str) -> list[str]:
-    command = re.sub(r"""(["']),\s*(?=\1)""", r"\1 ", command)  # a list of arguments, as JSON has it
+    command = re.sub(r"""(["']),\s*(?=\1)""", r"\1 ", command)  # a list of arguments in JSON
     try:
         return shlex.split(command)
     except ValueError:  # a quote is not closed
@@ -196,14 +196,14 @@ def _words(command: str) -> list[str]:
 
 
 def _assigned(words: list[str]) -> dict[str, str]:
-    """Return the variables that words set: `NAME=VALUE`, in lists of them, or `-genv NAME VALUE`; not `NAME=$1`."""
+    """Return the variables that words set by `NAME=VALUE`, lists of it, or `-genv NAME VALUE`, but not `NAME=$1`."""
     assigned: dict[str, str] = {}
     for at, word in enumerate(words):
         if word in ("-genv", "-env", "setenv") and len(words) > at + 2 and re.fullmatch(_NAME, words[at + 1]):
             assigned[words[at + 1]] = words[at + 2]
         elif word[:1] == "-" and (prefix := _MCA.get(word.lstrip("-"))) and len(words) > at + 2:
             assigned[prefix + words[at + 1]] = words[at + 2]
-        elif at and words[at - 1] == "-c":  # of a shell
+        elif at and words[at - 1] == "-c":  # the command of a shell
             assigned |= _assigned(_words(word))
         else:
             matches = map(_ASSIGNED.fullmatch, re.split(rf"[,;](?={_NAME}=)", word))

@@ -1,4 +1,4 @@
-"""Write a run file as another tool's output: nccl-tests or tidy CSV.
+"""`collbench export`: write a run file in the format of another tool.
 
 For example:
   collbench export results/runs/... --to nccl-tests
@@ -24,10 +24,10 @@ _OPTIONS = [
 
 @click.command("export", params=_OPTIONS)
 def command(run: Path, name: str, out: Path | None) -> None:
-    """Write a run as another tool would have printed it, for what reads that tool's output.
+    """Write a run in the format of another tool, for programs that read it.
 
-    RUN is a run file or the folder that holds it.  Of measured rows, nccl-tests gets the mean of the samples, with a
-    table for each implementation; its JSON holds the first table alone.  What a format cannot hold is said on stderr.
+    RUN is a run file or its folder.  nccl-tests gets the mean of the samples, with a table for each implementation; its
+    JSON has only the first table.  Rows that a format cannot hold are counted on stderr.
     """
     if name not in writers():
         raise unknown("format", name, writers())

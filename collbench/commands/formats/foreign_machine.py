@@ -1,4 +1,4 @@
-"""The machine of a foreign test: what a list of ranks and their GPUs tells of it."""
+"""The machine of a foreign test, from its list of ranks and GPUs."""
 
 import re
 from collections import Counter
@@ -18,30 +18,30 @@ BUS_ID = re.compile(r"(?!0[0x:]*$)(?:[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}|0x[0-
 
 @dataclass(frozen=True)
 class Device:
-    """A rank and the GPU that it lives on, as a tool lists them."""
+    """A rank and its GPU, as a tool lists them."""
 
     rank: int
     host: str
     name: str
     group: int = 0
-    number: int = 0  # as its process counts them
-    bus_id: str = ""  # 0000:0a:00, or 0x0a alone as older versions have it
+    number: int = 0  # of the device in its process
+    bus_id: str = ""  # 0000:0a:00; older versions have only 0x0a
     pid: int = 0
 
     @property
     def gpu(self) -> Hashable:
-        """What tells its GPU from others; None where that is not known, as of MIG slices, which have a GPU's bus id."""
+        """A key of the GPU; None if unknown, as for MIG slices, which share the bus id of their GPU."""
         if not BUS_ID.fullmatch(self.bus_id) or re.search(r"\bMIG\b", self.name):
             return None
         if not self.bus_id.startswith("0x"):
             return self.host, self.bus_id
 
-        # A bus number alone tells little: all GH200 of a host have the same, and all GPUs of an Azure machine have 0.
+        # A bus number alone is ambiguous: all GH200 of a host share it, and all GPUs of an Azure machine have 0.
         return None if re.search(r"\bG[BH]\d", self.name) else (self.host, self.bus_id, self.number)
 
 
 class ForeignMachine(TopologyPart, frozen=True, kw_only=True):
-    """Where a test ran: tests of one machine may share a run file."""
+    """The machine of a test; tests of one machine may share a run file."""
 
     platform: str = "gpu"
     hostname: str = ""
@@ -53,7 +53,7 @@ class ForeignMachine(TopologyPart, frozen=True, kw_only=True):
 def machine_of(
     devices: Sequence[Device], ranks: int, platform: str, versions: Mapping[str, str], environment: Mapping[str, str]
 ) -> ForeignMachine:
-    """Return the machine of a list of devices; its nodes are unknown if the list lacks ranks, or hosts are trays."""
+    """Return the machine of a list of devices; `nodes` is 0 if the list lacks ranks or the hosts are trays."""
     communicator = [device for device in devices if device.group == devices[0].group]
     is_whole = len(communicator) >= ranks
     hosts = Counter(device.host for device in communicator)
@@ -68,14 +68,14 @@ def machine_of(
     gpus = {device.gpu or number: device for number, device in enumerate(devices)}
     names = Counter(gpu.name or "GPU" for gpu in gpus.values())
     sharing = Sharing(len(devices), len(gpus)) if len(gpus) < len(devices) else None
-    if len(names) == 1 and not sharing:  # the list may be trimmed
+    if len(names) == 1 and not sharing:  # the list may lack ranks
         names = Counter({next(iter(names)): max(ranks, len(devices))})
     what = " + ".join(f"{count} x {name}" for name, count in names.items()) or f"{ranks} x unknown GPU"
     if sharing:
         listed = "" if is_whole else f", {sharing.ranks} of them"
         what = f"{ranks} ranks{listed} sharing {what}"
 
-    # Only where ranks share GPUs does it matter which rank has which, and only a whole list tells.
+    # The places of ranks matter only if ranks share GPUs, and need a whole list.
     if sharing and is_whole:
         by_rank = sorted(devices, key=lambda device: device.rank)
         shown = {device.gpu or device.rank: device for device in by_rank}
@@ -97,7 +97,7 @@ def machine_of(
 
 
 def on_nodes(nodes: int | None) -> str:
-    """Return what follows the name of a machine of several nodes."""
+    """Return the suffix of the name of a machine with several nodes."""
     return f" on {nodes} nodes" if nodes and nodes > 1 else ""
 
 
@@ -107,7 +107,7 @@ def relevant_variables(environment: Mapping[str, str]) -> tuple[tuple[str, str],
 
 
 def dotted_version(code: int) -> str:
-    """Return NCCL's version code as people write it: 23007 is 2.30.7, 2708 is 2.7.8."""
+    """Return the version of NCCL's version code: 23007 is 2.30.7, 2708 is 2.7.8."""
     if not 1000 <= code < 10**7:
         return ""
     major, rest = divmod(code, 10000 if code >= 10000 else 1000)
@@ -115,9 +115,9 @@ def dotted_version(code: int) -> str:
 
 
 def require_ranks(name: str, ranks: int | None, why: str) -> int:
-    """Return the number of ranks; UsageError if nobody says it, or it is none."""
+    """Return the number of ranks; UsageError if it is unknown or not valid."""
     if ranks is None:
         raise UsageError(f"{name}: {why}; give --ranks N")
     if not 1 <= ranks <= MOST_RANKS:
-        raise UsageError(f"{name}: {ranks} is no number of ranks; give --ranks N")
+        raise UsageError(f"{name}: {ranks} is not a valid number of ranks; give --ranks N")
     return ranks

@@ -1,4 +1,4 @@
-"""Read results of other tools into run files: nccl-tests, rccl-tests, OSU, NCCL Inspector, nvbandwidth, CSV.
+"""`collbench import`: read results of other tools into run files.
 
 For example:
   collbench import all_reduce.log
@@ -22,22 +22,23 @@ from collbench.units import counted, format_rate, format_size
 _OPTIONS = [
     click.Argument(["files"], metavar="FILE...", nargs=-1, required=True, type=PATH),
     *options_of(ImportRequest),
-    option("-v --verbose", "Print the rows of every table, where several files are imported.", is_flag=True),
+    option("-v --verbose", "Print the rows of every table, also for several files.", is_flag=True),
 ]
 
 
 @click.command("import", params=_OPTIONS)
 def command(verbose: bool, **options: Any) -> int:
-    """Read what other tools printed into a run file, which plot, check, compare and predict --fit then take.
+    """Read results of other tools into run files, for plot, check, compare and predict --fit.
 
-    FILE is a log or a folder of logs, `-` standard input; the format is told from the content.  Tests of one machine
-    go into one run file, others into one each; `collbench check --fleet DIR` compares those of `--each --out DIR`.
-    Nobody here checked these numbers, so each row says what was reported and of what it is a statistic.  Of several
-    files a line each is printed.  Files that cannot be imported are named: exit status 1.
+    FILE is a log, a folder of logs, or `-` for standard input; its content tells the format.  Tests of one machine go
+    into one run file.  `collbench check --fleet DIR` compares the runs of `--each --out DIR`.
+
+    collbench did not check these numbers, so each row says what was reported, and which statistic it is.  For several
+    files, a line each is printed.  Files that cannot be imported are named, and the exit status is 1.
     """
     request = made(ImportRequest, options)
-    groups, said, refused = read_foreign(request)
-    for remark in said:
+    groups, messages, refused = read_foreign(request)
+    for remark in messages:
         click.echo(remark, err=True)
     single = len({test.path for imported in groups for test in imported.tests}) == 1
     for imported, folder in zip(groups, folders(request, groups), strict=True):
@@ -53,7 +54,7 @@ def command(verbose: bool, **options: Any) -> int:
 
 
 def _show(run: Run) -> None:
-    """Print a table for each collective, type and place, in the order in which they come."""
+    """Print a table for each collective, type and place, in their order in the file."""
     click.echo(f"{run.header.topology.name}, from {run.header.imported.file}", err=True)
     table, heading = LiveTable(), timed_table().heading()
     for title, results in by_key(run.results, lambda result: result.case.title).items():

@@ -1,4 +1,4 @@
-"""What a foreign file holds: its tests, each with its rows and its machine, and what a run file cannot hold of it."""
+"""The content of a foreign file: tests with rows, machine, and reasons of left-out rows."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
@@ -19,14 +19,14 @@ Narrowed = TypeVar("Narrowed", TopologyPart, ForeignTest)
 
 @dataclass(frozen=True)
 class Hints:
-    """What the user says of a file, which may not say it itself."""
+    """Facts that the user gives about a file."""
 
     ranks: int | None = None
     collective: str = ""
 
 
 class ImportedTest(ForeignTest, frozen=True, kw_only=True):
-    """One test of a file: what a header says of it, its machine and its rows."""
+    """One test of a file: the fields of a header, its machine and its rows."""
 
     machine: ForeignMachine
     results: tuple[Result, ...]
@@ -36,7 +36,7 @@ class ImportedTest(ForeignTest, frozen=True, kw_only=True):
 
 
 class LeftOut:
-    """The number of rows of a test that cannot be imported, by the reason."""
+    """The rows of a test that cannot be imported, by the reason."""
 
     def __init__(self, reasons: Iterable[str] = ()) -> None:
         self._rows: dict[str, set[Hashable]] = {}
@@ -44,12 +44,12 @@ class LeftOut:
             self.add(reason, -1 - number)
 
     def add(self, reason: str, *rows: Hashable) -> None:
-        """Leave out rows, by their numbers or what else tells them from others; two places of a row count once."""
+        """Leave out rows, given by number or another key; two places of a row count once."""
         self._rows.setdefault(reason, set()).update(rows)
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """How many rows are left out for each reason."""
+        """The reasons, each with its number of rows."""
         return tuple(f"{counted(len(numbers), 'row')}: {reason}" for reason, numbers in self._rows.items())
 
 
@@ -63,9 +63,9 @@ def make_test(
     statistic: str,
     **said: Any,
 ) -> ImportedTest:
-    """Return a test with its rows, collective by collective; `said` has what else is known of it.
+    """Return a test with its rows by collective; `said` has further fields of the test.
 
-    UsageError if the bus bandwidths in the file of that name are of another number of ranks or another collective.
+    UsageError if the bus bandwidths in file *name* are of another number of ranks or another collective.
     """
     results = []
     for word, alike in by_key(rows, lambda row: row.collective).items():
@@ -78,7 +78,7 @@ def make_test(
             except UnfitRow as error:
                 left_out.add(str(error), row.number)
                 continue
-            odd = "count and type are of another size" * row.miscounted(case)
+            odd = "count and type contradict the size" * row.miscounted(case)
             printed, note = {"row": row.number, **row.printed}, Note.of(row.note, odd) | Note(shared=machine.sharing)
             about = implementation, machine.platform, row.seconds, statistic, row.wrong, row.samples
             results.append(Reported(case, *about, printed, note=note))
@@ -89,13 +89,13 @@ def make_test(
 
 @dataclass(frozen=True)
 class Imported:
-    """What goes into one run file."""
+    """The tests of one run file."""
 
     tests: tuple[ImportedTest, ...]
 
     @property
     def results(self) -> list[Result]:
-        """Every row; `printed` of a foreign row says which of the header's tests it belongs to."""
+        """Every row; `printed` of a foreign row has the number of its test in the header."""
         rows: list[Result] = []
         for number, test in enumerate(self.tests):
             for row in test.results:
@@ -106,7 +106,7 @@ class Imported:
 
     @property
     def merged(self) -> list[str]:
-        """The files that hold a case that another one holds too, where no host tells whether it is one machine."""
+        """Files with a case that another file has too, if no host name tells whether the machine is the same."""
         if self.tests[0].machine.hostname:
             return []
         files: dict[Hashable, set[str]] = defaultdict(set)
@@ -117,7 +117,7 @@ class Imported:
 
     @property
     def collectives(self) -> list[Collective]:
-        """The collectives that occur, in order."""
+        """The collectives in order of appearance."""
         return list({result.case.collective.name: result.case.collective for result in self.results}.values())
 
     def header(self, command: Sequence[str]) -> Header:
@@ -155,5 +155,5 @@ class Imported:
 
 
 def _as(kind: type[Narrowed], more: Narrowed) -> Narrowed:
-    """Return what a header keeps of a record that knows more."""
+    """Return the part of a record that a header keeps."""
     return kind(**{field.name: getattr(more, field.name) for field in fields(kind)})

@@ -1,8 +1,7 @@
-"""The function that takes other tools' results: `collbench.import_`, whose parts the command `import` calls too.
+"""`collbench.import_`: read results of other tools.
 
-Their formats are found by being there: every module of this folder that defines FORMAT.  Another format is one file
-dropped in.  A file has the first format in `order` that recognises its content.  `imported` has what readers return;
-writers get an `ExportSelection`.
+Every module of this folder that defines FORMAT is a format; a new format is one new file.  The first format in `order`
+that recognises a file's content reads it.  Readers return tests (`imported`); writers get an `ExportSelection`.
 """
 
 import fnmatch
@@ -37,46 +36,46 @@ from collbench.runfile.schema import Header
 from collbench.runfile.store import NAME, Run, write
 
 OTHERS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["file"]
-"""Files that users give and no format reads."""
+"""Known files that no format reads."""
 
 Exported = Measurement | Reported | Prediction
 
 
 class NotResults(RunFileError):
-    """A file in which nothing looks like results."""
+    """A file without anything like results."""
 
 
 @dataclass(frozen=True)
 class ExportSelection:
-    """The results to write, the header of their run, and why rows are left out."""
+    """The results to write, the header of their run, and the reasons of left-out rows."""
 
     header: Header
     results: tuple[Exported, ...]
-    left_out: Counter[str]  # rows by the reason, filled by the writer of the format too
+    left_out: Counter[str]  # number of rows by reason; writers add to it
 
 
 @dataclass(frozen=True)
 class Format:
-    """How another tool writes its results.
+    """The format of another tool's results.
 
-    `read(source, hints)` returns the tests of a file that has this format, at least one; RunFileError names file and
-    line of what cannot be read, UsageError what the file does not tell.  `write(selection)` returns the text of a
-    file, and counts in the selection what it leaves out.
+    `read(source, hints)` returns the tests of a file, at least one.  It raises RunFileError with file and line if
+    something cannot be read, and UsageError if the file lacks a fact.  `write(selection)` returns the text of a file
+    and counts left-out rows in the selection.
     """
 
     name: str
     recognises: Callable[[ForeignFile], bool]
     read: Callable[[ForeignFile, Hints], Sequence[ImportedTest]]
     write: Callable[[ExportSelection], str] | None = None
-    among: bool = False  # whether its tables may stand in one log with those of other tools
-    order: int = 0  # those that look for more specific signs come first
-    joins: bool = False  # whether the processes of a program write a file each, which are read as one
+    among: bool = False  # whether a log may have its tables together with those of other tools
+    order: int = 0  # formats with more specific signs come first
+    joins: bool = False  # whether each process of a program writes a file, to be read as one
 
 
 @cache
 def formats() -> dict[str, Format]:
-    """Return every format by name, in the order in which they are tried."""
-    others = {f"{__package__}.{command.code.partition(':')[0]}" for command in COMMANDS}  # which need far more imports
+    """Return every format by name, in the order of trial."""
+    others = {f"{__package__}.{command.code.partition(':')[0]}" for command in COMMANDS}  # with many more imports
     names = {file.name for file in pkgutil.iter_modules([str(Path(__file__).parent)], f"{__package__}.")}
     modules = map(import_module, sorted(names - others))
     known: list[Format] = [module.FORMAT for module in modules if hasattr(module, "FORMAT")]
@@ -84,12 +83,12 @@ def formats() -> dict[str, Format]:
 
 
 def writers() -> dict[str, Callable[[ExportSelection], str]]:
-    """Return what writes each format that can be written too."""
+    """Return the writers of formats by name."""
     return {name: format_.write for name, format_ in formats().items() if format_.write}
 
 
 def detect(source: ForeignFile) -> Format:
-    """Return the format that a file's content shows; RunFileError with what to do if it shows none."""
+    """Return the format of a file's content; RunFileError with the fix if there is none."""
     for format_ in formats().values():
         if format_.recognises(source):
             return format_
@@ -98,25 +97,25 @@ def detect(source: ForeignFile) -> Format:
         sign = re.compile(other["sign"].replace("START", START.pattern), re.IGNORECASE | re.MULTILINE)
         if sign.search(source.head) or sign.search(shown):
             raise RunFileError(f"{source.name} is {other['what']}; {other['instead']}")
-    raise NotResults(f"{source.name}: nothing in it looks like results; known are: {', '.join(formats())}")
+    raise NotResults(f"{source.name}: nothing in it looks like results; known formats: {', '.join(formats())}")
 
 
 def read_tests(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
-    """Read a file, with what the user says of it.
+    """Read a file with the user's hints.
 
     RunFileError if it has no known format or no row, UsageError if it does not tell its collective or its ranks.
     """
     chosen = [detect(source)]
 
-    # Several tools may print into a log; one of them without a row in it does not matter.
+    # Several tools may print into a log; some of them may have no rows.
     if chosen[0].among:
         chosen = [format_ for format_ in formats().values() if format_.among and format_.recognises(source)]
     tests: list[ImportedTest] = []
     errors: list[RunFileError] = []
     for format_ in chosen:
         try:
-            found = partial(replace, format=format_.name, file=source.file, path=source.name)
-            tests.extend(map(found, format_.read(source, hints)))
+            with_source = partial(replace, format=format_.name, file=source.file, path=source.name)
+            tests.extend(map(with_source, format_.read(source, hints)))
         except RunFileError as error:
             errors.append(error)
     if not tests:
@@ -125,7 +124,7 @@ def read_tests(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
 
 
 def joined(sources: Iterable[ForeignFile]) -> Iterator[ForeignFile]:
-    """Yield files as they are to be read: consecutive ones of a program's processes as one."""
+    """Yield the files to read; consecutive files of a program's processes are joined."""
     joining = [format_ for format_ in formats().values() if format_.joins]
     for joins, group in groupby(sources, lambda source: any(format_.recognises(source) for format_ in joining)):
         if joins:
@@ -135,7 +134,7 @@ def joined(sources: Iterable[ForeignFile]) -> Iterator[ForeignFile]:
 
 
 def select(header: Header, results: Iterable[Result], name: object) -> ExportSelection:
-    """Return the results of the run of that name that have a time or are wrong; UsageError if there are none."""
+    """Return the results with a time or an error of run *name*; UsageError if there are none."""
     left_out = Counter[str]()
     selected: list[Exported] = []
     for result in results:
@@ -149,20 +148,20 @@ def select(header: Header, results: Iterable[Result], name: object) -> ExportSel
 
 
 def mean_seconds(result: Observed) -> float:
-    """Return the mean, which is what these tools print; 0 where there is no time."""
+    """Return the mean time, as these tools print it; 0 without a time."""
     if isinstance(result, Reported):
         return result.seconds
     return fmean(result.times) if result.times else 0.0
 
 
 def rates(result: Observed) -> tuple[float, float]:
-    """Return algorithm and bus bandwidth in GB/s by the mean time, which must not be 0."""
+    """Return algorithm and bus bandwidth in GB/s by the mean time (not 0)."""
     algbw = result.case.nbytes / mean_seconds(result) / 1e9
     return algbw, algbw * result.case.collective.bus_factor(result.case.ranks)
 
 
 def wrong_elements(result: Observed) -> int | None:
-    """Return how many elements are wrong; None if nobody looked."""
+    """Return the number of wrong elements; None if not checked."""
     if isinstance(result, Measurement):
         return result.mismatch.wrong if result.mismatch else 0
     return result.wrong_elements if isinstance(result, Reported) else None
@@ -174,78 +173,76 @@ _SHOWN = 3  # reasons or names in a line
 
 @dataclass(frozen=True)
 class FileHints:
-    """Ranks and collective of files, as the user gives them; the first pattern of names that matches counts."""
+    """The user's ranks and collective of files; the first matching pattern of names counts."""
 
     ranks: tuple[tuple[str, int], ...] = ()
     collective: str = ""
 
     @classmethod
     def parse(cls, ranks: int | str | None, op: str) -> Self:
-        """Return the hints of `--ranks` and `--op`; UsageError where a value is none."""
+        """Parse `--ranks` and `--op`; UsageError for an invalid value."""
         numbers = []
         for word in str(ranks).split(",") if ranks is not None else ():
             pattern, by_name, digits = word.strip().rpartition("=")
             if not re.fullmatch(r"\d{1,9}", digits) or not 1 <= int(digits) <= MOST_RANKS or (by_name and not pattern):
                 limits = f"at least 1 and at most {MOST_RANKS}"
-                raise UsageError(f"--ranks {ranks} is impossible; give {limits}, or NAME*=N for files of such names")
+                raise UsageError(f"--ranks {ranks} is impossible; give {limits}, or NAME*=N to match file names")
             numbers.append((pattern or "*", int(digits)))
         return cls(tuple(numbers), op and find_collective(op).name)
 
     def of(self, name: str) -> Hints:
-        """Return the hints of a file, by its name with or without the folder."""
+        """Return the hints of a file; patterns match its name with or without the folder."""
         matching = (ranks for pattern, ranks in self.ranks if fnmatch.filter((name, Path(name).name), pattern))
         return Hints(next(matching, None), self.collective)
 
     def require(self, paths: Sequence[Path]) -> None:
-        """Raise UsageError if a pattern is of none of these files."""
+        """Raise UsageError if a pattern matches none of these files."""
         names = list(map(str, paths))
         for pattern, ranks in self.ranks:
             if not fnmatch.filter([*names, *(path.name for path in paths)], pattern):
-                raise UsageError(f"--ranks {pattern}={ranks}: no file has such a name; there are {first_few(names)}")
+                raise UsageError(f"--ranks {pattern}={ranks} matches none of these files: {first_few(names)}")
 
 
 @dataclass(frozen=True)
 class ImportRequest(Request):
-    """Files of other tools, what they do not tell themselves, and where their runs are stored."""
+    """Files of other tools, facts that they lack, and the folder for their runs."""
 
-    files: Annotated[Files, Opt("", 'A log or several, or a folder of them; "-" is standard input.')]
+    files: Annotated[Files, Opt("", 'A log, several logs, or a folder of logs; "-" is standard input.')]
     _: KW_ONLY
     ranks: Annotated[
         int | str | None,
-        Opt("--ranks", "Ranks of files that do not tell them; by file name: 'abci*=2,osu*=4'.", metavar="N|NAME*=N"),
+        Opt("--ranks", "Ranks of files that lack them, or by file name: 'abci*=2,osu*=4'.", metavar="N|NAME*=N"),
     ] = None
-    op: Annotated[str, Opt("--op", "Collective, where a file does not tell it.", metavar="NAME")] = ""
-    each: Annotated[bool, Opt("--each", "Make a run of each file, named after its only host or after the file.")] = (
-        False
-    )
+    op: Annotated[str, Opt("--op", "Collective of files that lack it.", metavar="NAME")] = ""
+    each: Annotated[bool, Opt("--each", "Make one run per file, named after its only host or the file.")] = False
     out: Annotated[
         Path | str | None,
         Opt(
             "-o --out",
-            "Folder to make for the run file.",
+            "New folder for the run file.",
             "results/runs/...",
             metavar="FOLDER",
-            library="New folder in which the runs are stored; without it nothing is stored.",
+            library="New folder for the runs; without it nothing is stored.",
         ),
     ] = None
 
     @property
     def hints(self) -> FileHints:
-        """Facts that the user gives of the files."""
+        """The user's facts about the files."""
         return FileHints.parse(self.ranks, self.op)
 
 
 @takes(ImportRequest)
 def import_(request: ImportRequest) -> list[Run]:
-    """Read what other tools printed, as `collbench import` does: nccl-tests, OSU, NCCL Inspector, and so on.
+    """Read results of other tools: nccl-tests, OSU, NCCL Inspector and others.
 
     Returns:
-        A run for each machine, with its ranks and variables; its rows are of the kind Reported.  What is left out, or
-        odd, is warned of with file and line, and so is a file of several that cannot be imported.
+        A run for each machine, number of ranks and set of variables; its rows are of class Reported.  Warnings name
+        left-out or odd rows with file and line, and files that cannot be imported.
 
     Raises:
-        RunFileError: No file can be read, or none holds results.
-        UsageError: The only file does not tell its collective or its ranks, or there is a run in the folder already.
+        RunFileError: No file can be read, or no file has results.
+        UsageError: The only file does not tell its collective or its ranks, or the folder already has a run.
 
     >>> import collbench
     >>> (run,) = collbench.import_("tests/commands/formats/data/nccl_tests_2_19.txt")
@@ -253,15 +250,15 @@ def import_(request: ImportRequest) -> list[Run]:
     ('4 x NVIDIA H100 80GB HBM3', 14)
 
     """
-    groups, said, refused = read_foreign(request)
-    for remark in said + refused:
+    groups, messages, refused = read_foreign(request)
+    for remark in messages + refused:
         warnings.warn(reworded(remark, vars(request)), Notice, stacklevel=4)  # at the call of `collbench.import_`
     places = folders(request, groups) if request.out else [None] * len(groups)
     return [stored(imported, folder) for imported, folder in zip(groups, places, strict=True)]
 
 
 def read_foreign(request: ImportRequest) -> tuple[list[Imported], list[str], list[str]]:
-    """Return what goes into a run file each, at least one; what the user must know; and why files are left out."""
+    """Return the contents of run files (at least one), messages for the user, and the errors of refused files."""
     said: list[str] = []
     errors: list[CollbenchError] = []
     tests: list[ImportedTest] = []
@@ -279,7 +276,7 @@ def read_foreign(request: ImportRequest) -> tuple[list[Imported], list[str], lis
     said += remarks(tests)
     for imported in groups:
         if imported.merged:
-            what = "logs of the same test without host names went into one run; --each makes a run of each"
+            what = "logs of the same test without host names went into one run; --each makes one run per log"
             said.append(f"{len(imported.merged)} {what}: {first_few(imported.merged)}")
     return groups, said, refused
 
@@ -287,7 +284,7 @@ def read_foreign(request: ImportRequest) -> tuple[list[Imported], list[str], lis
 def read_each(
     files: Files, hints: FileHints, said: list[str]
 ) -> Iterator[tuple[str, list[ImportedTest] | CollbenchError]]:
-    """Yield each log by its name with its tests, at least one of which has rows, or why it is refused."""
+    """Yield the name of each log with its tests (at least one with rows), or with its error."""
     errors: list[tuple[str, CollbenchError]] = []
     paths = list(_paths(files, said))
     hints.require(paths)
@@ -304,11 +301,11 @@ def read_each(
 
 
 def _paths(files: Files, said: list[str]) -> Iterator[Path]:
-    """Yield the path of each file, of a folder those of its logs."""
+    """Yield the paths of files, and of the logs in folders."""
     for file in [files] if isinstance(files, Path | str) else files:
         logs, others = files_in(Path(file or "an empty name"))
         if others:
-            said.append(f"{file}: by their names no logs, so not read: {first_few(others)}")
+            said.append(f"{file}: not named like logs, so not read: {first_few(others)}")
         yield from logs
 
 
@@ -325,10 +322,10 @@ def _loaded(paths: Sequence[Path], errors: list[tuple[str, CollbenchError]]) -> 
 def grouped(
     tests: Sequence[ImportedTest], each: bool = False, kind: Callable[[ImportedTest], Hashable] = lambda test: None
 ) -> list[Imported]:
-    """Return a run for each machine, with its ranks and variables, for each kind of test, and with `each` each file."""
+    """Group tests into runs by machine (with ranks and variables), by kind, and with `each` also by file."""
     runs: dict[Hashable, list[ImportedTest]] = defaultdict(list)
     for of_file in by_key(tests, lambda test: test.path).values():
-        # The first test with rows says why others of the file have none.
+        # The first test with rows also gets the reasons of tests without rows.
         unread: list[str] = []
         for test in of_file:
             unread += () if test.results else test.left_out
@@ -351,16 +348,16 @@ def tables(tests: Sequence[ImportedTest]) -> list[Imported]:
 
 
 def remarks(tests: Sequence[ImportedTest]) -> Iterable[str]:
-    """Return remarks and left out rows of these tests, a line each and none twice."""
-    said = []
+    """Return the distinct remarks and left-out rows of tests, one per line."""
+    texts = []
     for test in tests:
         left_out = [f"left out: {clean(reason, 200)}" for reason in test.left_out]
-        said += [f"{test.path}: {remark}" for remark in (*test.remarks, *left_out)]
-    return dict.fromkeys(said)
+        texts += [f"{test.path}: {remark}" for remark in (*test.remarks, *left_out)]
+    return dict.fromkeys(texts)
 
 
 def first_few(words: Iterable[str]) -> str:
-    """Return the first of many words or sentences, and dots for the others."""
+    """Return the first words or sentences, with dots for the others."""
     words = list(words)
     if len(words) > _SHOWN:
         words[_SHOWN:] = ["..."]
@@ -368,12 +365,12 @@ def first_few(words: Iterable[str]) -> str:
 
 
 def folders(request: ImportRequest, groups: Sequence[Imported]) -> Iterator[Path]:
-    """Yield the folder of each run, which is to be made before the next one is asked for."""
+    """Yield the folder of each run; create it before requesting the next one."""
     of_files = names(groups) if request.each else [""] * len(groups)
     for number, (imported, name) in enumerate(zip(groups, of_files, strict=True), 1):
         collectives, first = [collective.name for collective in imported.collectives], imported.tests[0]
 
-        # Without a folder from the user it is one like that of a sweep, named after the collectives.
+        # By default, name the folder like that of a sweep, after the collectives.
         if not request.out:
             where = name or _as_folder(first.machine.hostname) or first.tool.split()[0]
             yield new_folder(collectives, f"{where}-imported")
@@ -384,7 +381,7 @@ def folders(request: ImportRequest, groups: Sequence[Imported]) -> Iterator[Path
 
 
 def names(groups: Sequence[Imported]) -> list[str]:
-    """Return a name for each run: its only host, else its file, or the folder where all files have one name."""
+    """Return a name for each run: its only host, else its file, or its folder if all files have the same name."""
     paths = [Path(imported.tests[0].path).absolute() for imported in groups]
     if len({path.name for path in paths}) == 1 < len(set(paths)):
         paths = [path.parent for path in paths]
@@ -404,7 +401,7 @@ def _as_folder(name: str) -> str:
 
 
 def stored(imported: Imported, folder: Path | None) -> Run:
-    """Return the run, and store it in that folder if there is one."""
+    """Return the run, stored in the folder if it is not None."""
     header, results = imported.header(["collbench", *sys.argv[1:]]), tuple(imported.results)
     path = write(folder, header, results) if folder else Path(NAME)
     return Run(path, header, results, True, 0)

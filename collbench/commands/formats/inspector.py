@@ -1,8 +1,9 @@
-"""The JSON of NCCL Inspector, NCCL's profiler plugin (plugins/profiler/inspector of NVIDIA/nccl), versions 4.0 to 4.4.
+"""The JSON of NCCL Inspector, a profiler plugin of NCCL, versions 4.0 to 4.4.
 
-A process writes a line for each operation of each of its communicators.  From 4.3 on the communicator stands in a
-`dump_stats` line above its operations.  Sizes are of one rank's share in all-gather and reduce-scatter
-(inspectorComputeCollBw in inspector.cc); sequence numbers count the operations of one kind on one communicator.
+The plugin (plugins/profiler/inspector of NVIDIA/nccl) writes a line for each operation of each communicator of a
+process.  From 4.3 on, a `dump_stats` line above the operations names the communicator.  Sizes of all-gather and
+reduce-scatter are those of one rank's share (inspectorComputeCollBw in inspector.cc).  Sequence numbers count the
+operations of one kind on one communicator.
 """
 
 import io
@@ -24,17 +25,17 @@ from collbench.errors import RunFileError
 from collbench.results import Note, Reported, by_key
 
 READ = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "Send", "Recv")
-PER_RANK = ("AllGather", "ReduceScatter")  # whose sizes are of a rank's share
+PER_RANK = ("AllGather", "ReduceScatter")  # sizes are of one rank's share
 LOST = ("coll_dropped_since_last_dump", "p2p_dropped_since_last_dump")
 STATISTIC = "median of a program's operations, slowest rank"
-REAL = "times are of a program at work, not of a benchmark: they overlap with its computing and wait for late ranks"
+REAL = "times are of a real program, not of a benchmark: they overlap with computation and include waits for late ranks"
 
 _Count = Annotated[int, Meta(ge=0, le=GREATEST)]
 _Members = dict[str, Any]
 
 
 class InspectorLine(Struct):
-    """A line of a file; what else it may have, such as the traces of proxies, is not read."""
+    """A line of a file; other members, like traces of proxies, are not read."""
 
     header: _Members = {}  # the communicator
     metadata: _Members = {}
@@ -44,7 +45,7 @@ class InspectorLine(Struct):
 
 
 class Operation(Struct, frozen=True):
-    """What one rank took for one operation: the members of its line, without `coll_` and `p2p_`."""
+    """One rank's time of one operation: the members of its line, without `coll_` and `p2p_`."""
 
     id: str  # of the communicator
     rank: _Count
@@ -61,7 +62,7 @@ class Operation(Struct, frozen=True):
     algo: str = ""
     proto: str = ""
     peer: _Count | None = None  # of a send or receive
-    collective: str = ""  # that it is read as
+    collective: str = ""  # collbench's name
 
     @property
     def nbytes(self) -> int:
@@ -70,12 +71,12 @@ class Operation(Struct, frozen=True):
 
 
 def recognises(source: ForeignFile) -> bool:
-    """Whether it begins with such a line."""
+    """Whether a file begins with a line of NCCL Inspector."""
     return source.head.startswith("{") and '"n_ranks"' in source.head
 
 
 def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
-    """Read the files of one program, a test for each number of ranks and nodes; RunFileError if nothing has a time."""
+    """Read the files of one program: a test for each number of ranks and nodes; RunFileError if nothing has a time."""
     left_out = LeftOut()
     operations = list(dict.fromkeys(_operations(source, left_out)))  # a file may be given twice
     hosts = {(each.id, each.rank): each.hostname for each in operations}
@@ -84,10 +85,10 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
         if nodes := _nodes(each, hosts):
             machines.setdefault((each.n_ranks if each.peer is None else 2, nodes), []).append(each)
         else:
-            left_out.add("only the files of both its ranks tell whether they share a node", each)
+            left_out.add("the files do not tell whether its two ranks share a node", each)
     if not machines:
         reasons = "; ".join(left_out.reasons[:2])
-        raise RunFileError(f"{source.file}: no operation with a time; give an object a line (`jq -c .`); {reasons}")
+        raise RunFileError(f"{source.file}: no operation with a time; give one object per line (`jq -c .`); {reasons}")
     tests: list[ImportedTest] = []
     for (ranks, nodes), alike in machines.items():
         first, name = alike[0], f"{ranks} x unknown GPU{on_nodes(nodes)}"
@@ -115,26 +116,26 @@ def _operations(source: ForeignFile, left_out: LeftOut) -> Iterator[Operation]:
             if line.dump_stats:
                 marker = line
                 if lost := sum(int(line.dump_stats.get(kind, 0)) for kind in LOST):
-                    left_out.add(f"{lost} operations that the plugin lost before it wrote them", number)
+                    left_out.add(f"{lost} operations that the plugin dropped", number)
             if members := line.coll_perf or line.p2p_perf:
                 members = {key.partition("_")[2] or "name": value for key, value in members.items()}
 
-                # A line without a communicator has that of the marker above.
+                # A line without a communicator belongs to that of the marker above.
                 where = line if line.header else marker
                 yield _operation({**members, **where.metadata, **where.header})
         except UnfitRow as error:
             left_out.add(str(error), number)
         except (ValueError, OverflowError, RecursionError) as error:
-            left_out.add(f"it is no whole record: {clean(error)}", number)
-            marker = InspectorLine()  # it may have been the next marker
+            left_out.add(f"incomplete record: {clean(error)}", number)
+            marker = InspectorLine()  # the broken line may be the next marker
 
 
 def _operation(members: _Members) -> Operation:
-    """Return what a record says; UnfitRow if that is not the time of an operation, ValueError if it is torn."""
+    """Return the operation of a record; UnfitRow if it has no valid time, ValueError if it is incomplete."""
     if members.get("name") not in READ:
-        raise UnfitRow(f"it is no collective that is read: {clean(members.get('name'), 40)}")
+        raise UnfitRow(f"no collective that collbench reads: {clean(members.get('name'), 40)}")
     if "id" not in members:
-        raise UnfitRow("its communicator is not known")
+        raise UnfitRow("its communicator is unknown")
     collective = "sendrecv" if members["name"] in ("Send", "Recv") else members["name"].lower()
     each = msgspec.convert({**members, "collective": collective}, Operation)
     if each.peer == each.rank:
@@ -142,9 +143,9 @@ def _operation(members: _Members) -> Operation:
     if not 0 < each.exec_time_us <= LASTING * 1e6:
         raise UnfitRow("it is not timed")
     if each.timing_source == "collective_cpu":
-        raise UnfitRow("it is timed on the CPU, by its call")
+        raise UnfitRow("only its call is timed, on the CPU")
 
-    # Times are rounded down to microseconds; a bandwidth of 0 is not known.
+    # Times are rounded down to microseconds; a bandwidth of 0 is unknown.
     time = each.exec_time_us / 1e6, (each.exec_time_us + 1) / 1e6
     low, high = bus_factors(each.nbytes, time, None, span(each.busbw_gbs or None))
     if not low <= COLLECTIVES[each.collective].bus_factor(each.n_ranks) <= high:
@@ -153,7 +154,7 @@ def _operation(members: _Members) -> Operation:
 
 
 def _nodes(each: Operation, hosts: dict[tuple[str, int], str]) -> int | None:
-    """Return how many nodes take part, of a send or receive one or two; None where the files do not tell."""
+    """Return the number of nodes of an operation (1 or 2 for a send or receive); None if the files do not tell."""
     if each.peer is None or each.nnodes == 1:
         return each.nnodes
     if each.nnodes == each.n_ranks:
@@ -170,7 +171,7 @@ def _rows(operations: list[Operation], ranks: int, left_out: LeftOut) -> Iterato
         joined = by_key(alike, lambda each: (each.id, each.name, each.sn, each.peer, each.peer is None or each.rank))
         seen = max(map(len, joined.values()))
 
-        # Only operations that as many ranks recorded as any say which rank is the slowest.
+        # Operations that fewer ranks recorded may lack the slowest rank.
         partly = [operation for operation, by_rank in joined.items() if len(by_rank) < seen]
         if partly:
             left_out.add("operations that fewer ranks recorded than others of their size", *partly)
@@ -188,7 +189,7 @@ def _rows(operations: list[Operation], ranks: int, left_out: LeftOut) -> Iterato
         if seen > 1:
             share = median(fastest) / median(slowest)
             who = f"slowest of {seen} ranks of {ranks}, {share:.2f} of it on the fastest"
-        note = Note.of("real traffic", who, *sorted(methods), "type not said")
+        note = Note.of("real traffic", who, *sorted(methods), "type not reported")
         dtype = "float" if COLLECTIVES[collective].reduces else "int8"
         case = make_case(COLLECTIVES[collective], nbytes, dtype, "sum", 0, ranks, in_place=False)
         printed = {"row": number}

@@ -1,6 +1,6 @@
-"""The JSON that nccl-tests and rccl-tests write with -J, versions 1 to 4.
+"""The JSON of nccl-tests and rccl-tests (-J), versions 1 to 4.
 
-It has bare inf and nan, and is cut short where the program was; both are mended before Python's parser reads it.
+It may contain bare inf and nan, and is incomplete if the program was stopped; both are repaired before parsing.
 """
 
 import json
@@ -24,25 +24,25 @@ from collbench.errors import RunFileError, UsageError
 from collbench.properties import NCCL_TESTS
 
 FIGURES = {"time": "time", "cpu_time": "cputime", "alg_bw": "algbw", "bus_bw": "busbw", "nwrong": "#wrong"}
-"""What the table calls the figures of a place."""
+"""The table's names of the figures of a place."""
 STRING = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)'
-"""A text that is not closed reaches to the end, so that no place is looked at twice."""
+"""A string; an unclosed one extends to the end, so that matching takes linear time."""
 WORDS = re.compile(STRING + r"|-?\b(?:inf(?:inity)?|nan)\b", re.DOTALL | re.IGNORECASE)
-MOST_TORN = 8  # objects inside a row that is torn
+MOST_TORN = 8  # objects inside an incomplete row
 
 
 def recognises(source: ForeignFile) -> bool:
-    """Whether it begins as such an object does."""
+    """Whether a file begins with an object of nccl-tests."""
     text = source.head.lstrip()
     return text.startswith("{") and any(f'"{key}"' in text for key in ("nccl_version", "out_of_place", "alg_bw"))
 
 
 def parse(source: ForeignFile) -> tuple[Mapping[str, Any], bool, list[str]]:
-    """Return a file's object, of a torn file what stands before the tear; whether it is whole; and its torn row.
+    """Return a file's object (up to the last complete result), whether the file is complete, and its incomplete row.
 
-    RunFileError if it is no JSON, and no whole result stands before the tear.
+    RunFileError if the file is not JSON and has no complete result.
     """
-    # Bare inf and nan, neither of which is a figure, become what Python's parser knows.
+    # Replace bare inf and nan by NaN, which Python's parser knows.
     text = WORDS.sub(lambda match: match[0] if match[0][0] == '"' else "NaN", source.document)
     try:
         value = json.loads(text)
@@ -52,14 +52,14 @@ def parse(source: ForeignFile) -> tuple[Mapping[str, Any], bool, list[str]]:
             raise RunFileError(f"{source.name}:{error.lineno}: not JSON: {error.msg}") from None
         return whole_part, False, torn
     except (ValueError, RecursionError):
-        raise RunFileError(f"{source.name}: its JSON has too long numbers or is nested too deeply") from None
+        raise RunFileError(f"{source.name}: its JSON has too long numbers or is too deeply nested") from None
     if not isinstance(value, dict):
         raise RunFileError(f"{source.name}:1: not a JSON object")
     return value, True, []
 
 
 def _before_tear(text: str) -> tuple[Mapping[str, Any], list[str]]:
-    """Return what stands before the tear of a file, up to its last whole result, and the line of a row that is torn."""
+    """Return an incomplete file's object up to its last complete result, and a message on the incomplete row."""
     ends = [match.end() for match in re.finditer(r"\}", text)]
     for end in reversed(ends[-MOST_TORN:]):
         try:
@@ -80,29 +80,29 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     config = as_mapping(fields.get("config"))
     writer = as_mapping(fields.get("collbench"))  # present if collbench wrote the file
     args, entries = as_texts(fields.get("args")), as_list(fields.get("results"))
-    options = dict(pairwise(args))  # each with the word behind it
+    options = dict(pairwise(args))  # each word with the next one
     if not entries:
         raise RunFileError(f"{source.name}: a JSON file of nccl-tests without results")
     word = PurePath((args or [""])[0]).name
     if not known_collective(word) and not NOT_HERE.search(word):
         word = hints.collective or word
     if not word:
-        raise UsageError(f"{source.name} does not say which collective it is of; give --op NAME")
+        raise UsageError(f"{source.name} does not name its collective; give --op NAME")
     devices = [as_mapping(device) for device in as_list(config.get("devices"))]
     amd = any(AMD.search(clean(device.get("device_info"))) for device in devices)
     library = "rccl" if amd or "rccl" in " ".join(args[:1]) else "nccl"
     left_out = LeftOut(torn)
 
-    # A list of devices may be too short.
-    known = whole(writer.get("ranks")) or max(_count_ranks(config, devices), hints.ranks or 0) or None
-    ranks = require_ranks(source.name, known, "it does not tell the number of ranks")
+    # The list of devices may be too short.
+    count = whole(writer.get("ranks")) or max(_count_ranks(config, devices), hints.ranks or 0) or None
+    ranks = require_ranks(source.name, count, "it does not tell the number of ranks")
     platform = clean(writer.get("platform") or "gpu", 16)
     code = whole(fields.get("nccl_version") or fields.get("rccl_version")) or 0
     settings = [setting.partition("=") for setting in as_texts(fields.get("env"))]
     environment = {name: value for name, _, value in settings}
     versions = {library: dotted_version(code)}
 
-    # An entry of the list stands for a process, in some versions for a rank.
+    # An entry of the list is a process, or in some versions a rank.
     each = max(1, whole(config.get("nthreads")) or 1) * max(1, whole(config.get("ngpus")) or 1)
     if len(devices) * each > ranks:
         each = 1
@@ -112,8 +112,8 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     if not is_complete:
         remarks.insert(0, f"incomplete: no footer after row {len(entries)}")
     sweep = {name: whole(config.get(key)) for key, name in SETTINGS.items()}
-    said = {of: options.get(f"-{of.letter}") or options.get(f"--{of.name}") for of in NCCL_TESTS}
-    properties = {of.name: whole(value) or of.usual for of, value in said.items()}
+    values = {each: options.get(f"-{each.letter}") or options.get(f"--{each.name}") for each in NCCL_TESTS}
+    properties = {each.name: whole(value) or each.usual for each, value in values.items()}
     test = make_test(
         source.name,
         _rows(entries, config, {"collective": word, "properties": properties}, left_out),
@@ -132,32 +132,32 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
 
 
 def _count_ranks(config: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> int:
-    """Return processes times threads times GPUs, 0 if unknown: a process may list one device only."""
+    """Return processes times threads times GPUs, since a process may list only one device; 0 if unknown."""
     processes = len({(str(device.get("hostname")), str(device.get("pid"))) for device in devices})
     return processes * (whole(config.get("nthreads")) or 0) * (whole(config.get("ngpus")) or 0)
 
 
 def _device(entry: Mapping[str, Any], ranks: int) -> Device:
     host, name = clean(entry.get("hostname") or "", 64), clean(entry.get("device_info") or "", 64)
-    bus_id = clean(entry.get("device_hex") or "", 16).lower() if ranks == 1 else ""  # of the first alone
+    bus_id = clean(entry.get("device_hex") or "", 16).lower() if ranks == 1 else ""  # belongs to the first rank
     return Device(whole(entry.get("rank")) or 0, host, name, 0, whole(entry.get("device")) or 0, bus_id)
 
 
 def _rows(
     entries: list[Any], config: Mapping[str, Any], same: Mapping[str, Any], left_out: LeftOut
 ) -> Iterator[ForeignRow]:
-    """Yield the places of all entries that have a value, at least one of each."""
+    """Yield the places with values of all entries, at least one of each entry."""
     together = whole(config.get("aggregated_iterations")) or 1
     aggregated = f"{together} operations aggregated in a group (-m)" if together > 1 else ""
     for at, entry in enumerate(entries):
         if not isinstance(entry, Mapping):
-            left_out.add("it is no JSON object", at)
+            left_out.add("it is not a JSON object", at)
             continue
         for place in [place for place in PLACES if isinstance(entry.get(place), Mapping)] or PLACES[:1]:
             figures = as_mapping(entry.get(place))
             words = {**entry, **{FIGURES[name]: figure for name, figure in figures.items() if name in FIGURES}}
             each = as_mapping(entry.get(f"{place}_per_iter"))
-            skipped = whole(each.get("skipped_iterations")) or 0  # -K: they count in no statistic
+            skipped = whole(each.get("skipped_iterations")) or 0  # -K: not part of any statistic
             samples = tuple(map(seconds_of, as_list(each.get("times_us"))[skipped:]))
             if not all(samples):
                 samples = ()

@@ -1,8 +1,8 @@
-"""A log of nccl-tests or rccl-tests cut into tests; what other programs print in between is taken out, but heeded.
+"""Logs of nccl-tests and rccl-tests, cut into tests.
 
-Columns of a table are known by the words of their header, and rows are read from the right.  What stands left of a row
-(a launcher's tag, a date) then does not matter, nor that some versions leave a word out.  A row that does not stand
-whole on its line is left out.
+Lines of other programs are removed from the tests, but facts in them are kept (`command_lines`).  The header gives the
+columns of a table, and rows are read from the right.  Text to the left of a row (a launcher's tag, a date) is thereby
+ignored, and a version may omit a word.  A row that is not complete on its line is left out.
 """
 
 import re
@@ -23,16 +23,16 @@ CASE = ("size", "count", "type", "redop", "root")
 TIMES = ("time", "cputime")
 RESULTS = (*TIMES, "hipevt", "algbw", "busbw", "#wrong", "error", "i_min", "i_max", "i_p99", "i_cv%")
 APPENDED = ("algo", "proto", "nchannels")  # by rccl-tests, in some versions without a header
-UNITS = re.compile(r"\((?:b|elements|[um]s|gb/s)\)$")  # which may stand behind the names
+UNITS = re.compile(r"\((?:b|elements|[um]s|gb/s)\)$")  # suffixes of names
 MARKS = re.compile(r"^[#|(](?=size|bytes)|[|),;]$")
 OTHER_NAMES = {"bytes": "size", "n": "count", "op": "redop", "res": "error", "delta": "error", "wrong": "#wrong"}
-"""Of 2015 to 2018, whose times are milliseconds; and of a header that lost its marks on the way."""
+"""Names of 2015 to 2018, with times in milliseconds, and of headers that lost their marks in copying."""
 TYPES = r"float\d{0,2}|half|double|bfloat16|u?int\d{0,2}|u?char|f8e[45]m[23]|fp8_e[45]m[23]|nccl[A-Z]\w{2,12}"
-START = re.compile(  # of a row: size, count, type; no number that a control character cuts
+START = re.compile(  # of a row: size, count and type, without control characters in numbers
     rf"(?<![\w.,:/\x00-\x08-])\d[\d.,]{{0,25}}+(?:[KMGT]?(?:i?B)?)\s++\d[\d,]{{0,25}}+\s++(?:{TYPES})(?!\S)",
     re.IGNORECASE,
 )
-GIN = re.compile(r"# (GIN [A-Z_/ -]{1,60}): rsm=")  # above the tables of device_api/gin, which name no program
+GIN = re.compile(r"# (GIN [A-Z_/ -]{1,60}): rsm=")  # above the tables of device_api/gin
 HEADER = re.compile(r"out-of-place|in-place|\(B\) .{0,80}\([um]s\)")  # the lines above and below the names
 STAMP = re.compile(r"(?<!\S)\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?!\S)")
 
@@ -50,7 +50,7 @@ SETTING = {
     "blocking": "blocking",
     **{each.name: each.name for each in NCCL_TESTS},
 }
-"""What the lines above a table call an option, longer names first, and what a header calls it."""
+"""Names of options in the lines above a table (longer names first), and their names in a header."""
 OPTION = re.compile(
     rf"(?!(?:{'|'.join(each.name for each in NCCL_TESTS)}): 0\b)\b({'|'.join(SETTING)}):? (\d{{1,9}})\b", re.IGNORECASE
 )
@@ -66,45 +66,45 @@ END = re.compile(r"Out of bounds values\s*:|Bitwise mismatches\s*:|Avg bus bandw
 EXPORTED = re.compile(r"^collbench \S+: (\S+) on (\S+), (\d{1,7}) ranks?$")
 
 LEVELS = (" NCCL INFO ", " NCCL WARN ", " NCCL TRACE ", " NCCL ABORT ", " NCCL VERSION ")
-LOGGER = re.compile(r"(?<!\S)[^\s:]++:\d++:\d++(?!\S)")  # host, process and thread in front of NCCL's lines
-NO_NUMBERS = ("n/a", "nan", "inf", "infinity")  # that stand in a number's place
+LOGGER = re.compile(r"(?<!\S)[^\s:]++:\d++:\d++(?!\S)")  # host, process and thread before NCCL's lines
+NO_NUMBERS = ("n/a", "nan", "inf", "infinity")  # words in place of a number
 SEVERAL, MANY = 3, 6  # numbers in a row
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Names from left to right: of the case, of the results of each place, and of what is appended."""
+    """Names of columns from left to right: of the case, of the results of each place, and of appended columns."""
 
     case: tuple[str, ...]
     places: tuple[tuple[str, ...], ...]
     appended: tuple[str, ...] = ()
-    in_place_first: bool = False  # whether a table of one place is of that in place
-    unit: float = 1e-6  # seconds that its times count
+    in_place_first: bool = False  # whether the only place is in place
+    unit: float = 1e-6  # unit of times in seconds
 
     @property
     def width(self) -> int:
-        """Words of a row."""
+        """Number of words in a row."""
         return len(self.case) + sum(map(len, self.places)) + len(self.appended)
 
 
 @dataclass(frozen=True)
 class LogRow:
-    """The words of one row by the names of their columns."""
+    """The words of one row by column."""
 
-    stamp: str  # date and time (-S), or an empty text
+    stamp: str  # date and time (-S), or empty
     case: dict[str, str]
     places: tuple[dict[str, str], ...]
     appended: dict[str, str]
 
 
 def read_header(words: list[str], above: str = "") -> Columns | None:
-    """Return the columns that a line names, None if it is no header; `above` is the line that names the places."""
+    """Return the columns of a header, or None if the line is no header; `above` is the line that names the places."""
     words = [word.lower() for word in words]
     if not any("algbw" in word for word in words):
         return None
     milliseconds = "bytes" in words and "n" in words
 
-    # The dates of rows (-S) are taken out before rows are read.
+    # `read_row` removes the time stamps of rows (-S).
     words = [_column(word) for word in words if UNITS.sub("", word) and word != "timestamp"]
     if not {"size", "type", "algbw"} <= set(words) or not set(words) & set(TIMES):
         return None
@@ -118,7 +118,7 @@ def read_header(words: list[str], above: str = "") -> Columns | None:
             places.append([])
         if word in APPENDED:
             appended.append(word)
-        elif word in RESULTS or word[-1].isalpha():  # a later version may print columns that are not known yet
+        elif word in RESULTS or word[-1].isalpha():  # later versions may print unknown columns
             places[-1].append(word)
     if len(places) > 2 or case[:1] != ("size",):
         return None
@@ -128,22 +128,22 @@ def read_header(words: list[str], above: str = "") -> Columns | None:
 
 
 def _column(word: str) -> str:
-    """Return the name of a column without marks and units, as today's versions have it."""
+    """Return the current name of a column, without marks and units."""
     word = UNITS.sub("", word)
     word = MARKS.sub("", word) or word
-    if word.startswith("#w"):  # the end of the line may be cut
+    if word.startswith("#w"):  # the line may be cut
         return "#wrong"
     return OTHER_NAMES.get(word, word)
 
 
 def names_columns(line: str) -> bool:
-    """Whether a line is one of those that head a table: the places, the names of the columns, and their units."""
+    """Whether a line is part of a table's header: places, names of columns, or units."""
     text = body(line)
     return HEADER.search(text) is not None or read_header(text.split()) is not None
 
 
 def read_row(line: str, columns: Columns | None) -> LogRow | None:
-    """Return the row that a line is, or None; the name of the operation may be missing, as for hypercube."""
+    """Return the row of a line, or None; the operation may be missing, as for hypercube."""
     if not columns:
         return None
     text, stamp = STAMP.sub(" ", line), (STAMP.findall(line) or [""])[-1]
@@ -156,7 +156,7 @@ def read_row(line: str, columns: Columns | None) -> LogRow | None:
             continue
         row = _row(stamp, words[-variant.width :], variant)
 
-        # From the left only where the row is known to begin there, and a remark without numbers follows it.
+        # Read from the left only if a row begins there and no number follows it.
         if not row and starts and not any(map(_is_number, words[variant.width :])):
             row = _row(stamp, words[: variant.width], variant)
         if row:
@@ -166,7 +166,7 @@ def read_row(line: str, columns: Columns | None) -> LogRow | None:
 
 
 def _variants(columns: Columns) -> list[Columns]:
-    """Return the columns that rows below a header may have, the longest first."""
+    """Return the possible columns of rows below a header, the longest first."""
     variants = [columns]
     if not columns.appended:
         variants.insert(0, replace(columns, appended=APPENDED))
@@ -177,13 +177,13 @@ def _variants(columns: Columns) -> list[Columns]:
 
 
 def _row(stamp: str, words: list[str], columns: Columns) -> LogRow | None:
-    """Return the row of these words; None if one of them cannot be in its column."""
+    """Return the row of these words, or None if a word does not fit its column."""
     rest = iter(words)
     case, *places, appended = (
         dict(zip(names, rest, strict=False)) for names in (columns.case, *columns.places, columns.appended)
     )
 
-    # Of what a size with a unit may mean, its count and type tell which.
+    # Count and type decide between the meanings of a size with a unit.
     meanings = sizes(case["size"])
     share = share_of(case)
     if len(meanings) > 1 and share:
@@ -203,7 +203,7 @@ def _row(stamp: str, words: list[str], columns: Columns) -> LogRow | None:
 
 
 def share_of(case: Mapping[str, str]) -> int:
-    """Return the bytes of the count and type of a row, 0 where they are not known."""
+    """Return the bytes by count and type of a row; 0 if unknown."""
     try:
         return (whole(case.get("count", "")) or 0) * find_datatype(case["type"].lower().removeprefix("nccl")).itemsize
     except (UsageError, KeyError):
@@ -211,12 +211,12 @@ def share_of(case: Mapping[str, str]) -> int:
 
 
 def _is_number(word: str) -> bool:
-    """Whether a word stands for a number; `4e-07*` is an error that rccl-tests finds too large."""
+    """Whether a word is a number or its substitute; rccl-tests marks a too large error: `4e-07*`."""
     return number(plain(word.removesuffix("*"))) is not None or word.lower().lstrip("+-") in NO_NUMBERS
 
 
 def begins_row(line: str, known: bool = True) -> bool:
-    """Whether a row seems to begin in a line: two whole numbers and a type, of any name below a known header."""
+    """Whether a row begins in a line: two whole numbers and a type (any word if the header is `known`)."""
     text = STAMP.sub(" ", line)
     if START.search(text):
         return True
@@ -225,7 +225,7 @@ def begins_row(line: str, known: bool = True) -> bool:
 
 
 def looks_like_row(line: str) -> bool:
-    """Whether a line of a table looks like data: numbers alone, a size and several numbers, or many numbers."""
+    """Whether a line of a table looks like data: only numbers, a size and several numbers, or many numbers."""
     words = re.split(r"[\s;|]+|,(?!\d{3}\b)", STAMP.sub(" ", line).strip(), maxsplit=4 * MANY)
     numbers = sum(map(_is_number, words))
     several = numbers >= SEVERAL and (bool(sizes(words[0])) or _is_number(words[0]))
@@ -233,13 +233,13 @@ def looks_like_row(line: str) -> bool:
 
 
 def without_log(line: str, context: Context) -> str:
-    """Return a line without NCCL's, which may begin inside it and is taken in by `context`."""
+    """Return a line without NCCL's log message, which may begin inside it; `context` reads the message."""
     begins = [at for at in map(line.find, LEVELS) if at >= 0]
     if not begins:
         return line
     at = min(begins)
     context.take_log(line[at:])
-    if row := START.search(line, at):  # behind NCCL's line, which was not ended
+    if row := START.search(line, at):  # the message has no newline at its end
         return line[row.start() :]
     loggers = [match.start() for match in LOGGER.finditer(line, 0, at)]
     return line[: max(loggers, default=at)]
@@ -250,21 +250,21 @@ class LogSection:
     """One test's part of a log."""
 
     columns: Columns | None = None
-    heads: str = ""  # the last line above the names of the columns, which names the places
+    heads: str = ""  # the line with the places, above the names of columns
     devices: list[Device] = field(default_factory=list)
     rows: list[LogRow] = field(default_factory=list)
-    bad: list[tuple[int, str]] = field(default_factory=list)  # lines that are rows in part
-    said: list[str] = field(default_factory=list)  # errors that it tells, for the user
+    bad: list[tuple[int, str]] = field(default_factory=list)  # incomplete rows
+    said: list[str] = field(default_factory=list)  # errors in the log, for the user
     tool: str = "nccl-tests"
     version: str = ""
-    library: str = ""  # version of NCCL, by the test's first line
-    program: str = ""  # by its first line, or its last
-    prefix: str = ""  # of its lines, where other programs print into the log
-    bare: bool = False  # whether only an earlier table says anything of it
+    library: str = ""  # version of NCCL in the test's first line
+    program: str = ""  # in the first line, or the last
+    prefix: str = ""  # of its lines, if several programs print into the log
+    bare: bool = False  # whether only the lines above an earlier table describe it
     ranks_above: int = 0  # of that table
-    copies: int = 0  # of the test, which ran so often side by side
-    hosts: tuple[str, ...] = ()  # of all copies, where they print a table each
-    stale: bool = False  # whether the command above it is an earlier table's
+    copies: int = 0  # number of copies of the test that ran side by side
+    hosts: tuple[str, ...] = ()  # of all copies, if each prints a table
+    stale: bool = False  # whether the command above belongs to an earlier table
     settings: dict[str, int] = field(default_factory=dict)
     ended: bool = False
     above: Context = field(default_factory=Context)
@@ -272,16 +272,16 @@ class LogSection:
 
     @property
     def begun(self) -> bool:
-        """Whether a row was there, whole or not."""
+        """Whether there is a row, complete or not."""
         return bool(self.rows or self.bad)
 
     @property
     def says_ranks(self) -> bool:
-        """Whether it has a list of ranks, or a command that tells them."""
+        """Whether a list of ranks or a command tells the number of ranks."""
         return not self.bare and bool(self.devices or self.exported or self.above.ranks)
 
     def take(self, line: str) -> bool:
-        """Take in a line if the test itself printed it; False if it did not."""
+        """Read a line and return True if the test itself printed it."""
         text = body(line)
         self.ended = self.ended or bool(END.search(text))
         if columns := read_header(text.split(), self.heads):
@@ -319,7 +319,7 @@ class LogSection:
 
 
 def sections(source: ForeignFile) -> Iterator[LogSection]:
-    """Yield the tests of a log, in order; a section without columns holds no table."""
+    """Yield the tests of a log in order; a section without columns has no table."""
     section, context = LogSection(), Context()
     for line_number, raw in source.lines():
         line = cells(without_log(bare(raw), context))
@@ -332,20 +332,20 @@ def sections(source: ForeignFile) -> Iterator[LogSection]:
             section.rows.append(row)
             context.used = True
 
-        # A line of the test itself: behind rows it belongs to the footer, or the next test begins with it.
+        # A line of the test itself: below rows it belongs to the footer or begins the next test.
         elif not begins and LogSection().take(line):
             if section.begun and not _stands_below_rows(line):
                 yield section
                 section = _section_below(section, context, alike=names_columns(line) and context.used)
 
-            # Until the first row the latest command counts.  The copy shares its facts, to which NCCL's lines add.
+            # Until the first row, the latest command counts.  The copy shares the facts that NCCL's lines add to.
             if not section.begun:
                 if context.launch != section.above.launch:  # the test above failed before its first row
                     section.devices.clear()
                 section.above = copy(context)
             section.take(line)
 
-        # What looks like a row and is none is counted; all else is of other programs.
+        # An incomplete row is counted; any other line belongs to another program.
         elif begins or (section.columns and not section.ended and looks_like_row(line)):
             source.budget.spend(source.name, "rows")
             section.bad.append((line_number, line))
@@ -360,7 +360,7 @@ def _stands_below_rows(line: str) -> bool:
 
 
 def _section_below(done: LogSection, context: Context, alike: bool) -> LogSection:
-    """Begin the next section of a log; below a header alone it is of the same kind."""
+    """Begin the next section; with `alike`, below a header alone, it keeps the facts of the last one."""
     if context.used:
         context.next_table(alike)
     if not alike:

@@ -1,4 +1,4 @@
-"""The text that nccl-tests and rccl-tests print, of every version since 2015: the tests of a log as results."""
+"""The text of nccl-tests and rccl-tests, all versions since 2015."""
 
 import re
 from collections import Counter
@@ -43,7 +43,7 @@ AMD = re.compile(r"AMD|Radeon|\bVega\b|Instinct|\bMI\d{2,3}|gfx\d")
 
 
 def recognises(source: ForeignFile) -> bool:
-    """Whether there is a table of nccl-tests, or the lines above one."""
+    """Whether a file has a table of nccl-tests or the lines above one."""
     if any(sign.search(source.head) for sign in (VERSION, SETTINGS, PROGRAM_LINE, GIN)):
         return True
     return any("algbw" in line and read_header(body(line).split()) for _, line in source.lines())
@@ -54,7 +54,7 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     begun: list[LogSection] = []
     tests = []
     for name in dict.fromkeys(name for _, line in source.lines() for name in GIN.findall(line)):
-        reason = f"the table of {name} is of two ranks whose kernels send, and no collective"
+        reason = f"the table of {name} measures sends by kernels of two ranks, not a collective"
         tests.append(_without_rows(reason))
     for prefix, part in streams(source, START):
         begun += [replace(section, prefix=prefix) for section in sections(part) if section.begun]
@@ -65,13 +65,13 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     all_say_ranks = all(section.says_ranks for section in filled)
     errors: list[UsageError] = []
     for section in begun:
-        # The user's number of ranks is for the tables that do not say theirs.
+        # The user's number of ranks is meant for tables without one.
         its_hints = replace(hints, ranks=None) if section.says_ranks and not all_say_ranks else hints
         if tests and tests[-1].results:
             section.ranks_above = tests[-1].machine.ranks
         try:
             tests.append(_read_test(source, section, its_hints, alone=len(filled) < 2))
-        except UsageError as error:  # the other tests are read without this one
+        except UsageError as error:  # leave this test out and read the others
             errors.append(error)
             tests.append(_without_rows(f"{len(section.rows)} rows: {error}"))
     if errors and len(errors) == len(filled):
@@ -80,13 +80,13 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
 
 
 def _mark_copies(sections: Sequence[LogSection]) -> None:
-    """Mark tables of copies: built without MPI, a test runs once for each process that its launcher starts."""
+    """Mark tables of copies: a test built without MPI runs once in each process of the launcher."""
     for section in sections:
         lists = max(Counter((device.group, device.rank) for device in set(section.devices)).values(), default=0)
         apart = len({device.host for device in section.devices}) > 1 or lists <= section.above.started
         section.copies = max(lists if lists > 1 and apart and _lists_a_process(section) else 0, _alternating(section))
 
-    # Whole outputs one behind the other are rounds, but copies below the line of one launcher.
+    # Complete outputs in sequence are rounds, unless one launcher started them: then they are copies.
     listed = [section for section in sections if section.rows and not section.bare and _lists_a_process(section)]
     for alike in by_key(listed, lambda each: (each.above.launch, each.program, str(each.settings))).values():
         devices = [device for section in alike for device in dict.fromkeys(section.devices)]
@@ -98,14 +98,14 @@ def _mark_copies(sections: Sequence[LogSection]) -> None:
 
 
 def _lists_a_process(section: LogSection) -> bool:
-    """Whether the list of ranks ends as that of one process does, which has so many threads and GPUs."""
+    """Whether the list of ranks is that of one process, by its numbers of threads and GPUs."""
     numbers = {device.rank for device in section.devices}
     gpus = section.settings.get("gpus", len(numbers))
     return bool(numbers) and max(numbers) + 1 == gpus * section.settings.get("threads", 1)
 
 
 def _alternating(section: LogSection) -> int:
-    """Return how many rows each case has near each other; 0 of cycles (-N), in which all cases return."""
+    """Return the number of neighbouring rows of each case; 0 for cycles (-N), which repeat all cases."""
     rows = section.rows
     places = by_key(range(len(rows)), lambda at: (*rows[at].case.values(), *rows[at].appended.values()))
     *counts, last = map(len, places.values()) if places else [0]
@@ -116,7 +116,7 @@ def _alternating(section: LogSection) -> int:
 
 
 def _read_test(source: ForeignFile, section: LogSection, hints: Hints, *, alone: bool) -> ImportedTest:
-    left_out = LeftOut(f"line {at} is no whole row ({clean(line, 40)!r})" for at, line in section.bad)
+    left_out = LeftOut(f"line {at} is an incomplete row ({clean(line, 40)!r})" for at, line in section.bad)
     if not section.rows:
         return _without_rows(*left_out.reasons)
     said = _said_ranks(section, hints)
@@ -130,8 +130,8 @@ def _read_test(source: ForeignFile, section: LogSection, hints: Hints, *, alone:
     library = _library(section)
     implementation, platform, _ = section.exported or (library, "gpu", ranks)
     hosts = section.hosts or tuple(dict.fromkeys(device.host for device in section.devices))
-    copies = section.copies if not hosts or ranks in said[:1] else 0  # where rows say more, its list is trimmed
-    if copies:  # the machine is that of the first copy
+    copies = section.copies if not hosts or ranks in said[:1] else 0  # rows of more ranks: the list is incomplete
+    if copies:  # take the machine of the first copy
         section.devices.sort(key=lambda device: hosts.index(device.host), reverse=True)
     distinct = {(device.group, device.rank): device for device in section.devices}
     versions = {library: section.above.library or section.library, section.tool: clean(section.version)}
@@ -139,7 +139,7 @@ def _read_test(source: ForeignFile, section: LogSection, hints: Hints, *, alone:
     if copies and len(hosts) > 1:
         machine = replace(machine, hosts=hosts, hostname=hosts[0])
     over = AVERAGES.get(str(section.above.options.get("average")), "mean over ranks, unless -a said otherwise")
-    # Copies are one curve, whatever stands in front of their lines.
+    # Copies make one curve, so the prefixes of their lines do not count.
     layout = {"log": section.above.facts, "prefix": "" if copies else clean(section.prefix)}
     return make_test(
         source.name,
@@ -163,7 +163,7 @@ def _without_rows(*left_out: str) -> ImportedTest:
 
 
 def _said_ranks(section: LogSection, hints: Hints) -> list[int]:
-    """Return the numbers of ranks that a list of ranks, the user and the command say; the first counts most."""
+    """Return the numbers of ranks by the list of ranks, the user and the command, the most trusted first."""
     per_process = section.settings.get("threads", 1) * section.settings.get("gpus", 1)
     groups = {device.group for device in section.devices}
     numbers = {device.rank for device in section.devices}
@@ -171,7 +171,7 @@ def _said_ranks(section: LogSection, hints: Hints) -> list[int]:
     if section.exported:
         return [section.exported[2]]
 
-    # Lists are trimmed and never too long: the highest rank counts, or more that the user or the command says.
+    # Lists may be too short, never too long: the highest rank counts, or a larger number of the user or the command.
     if len(groups) == 1:
         listed = max(max(numbers) + 1, per_process)
         if section.copies:
@@ -183,12 +183,12 @@ def _said_ranks(section: LogSection, hints: Hints) -> list[int]:
         started = 0 if section.stale else section.above.ranks or 0
         return [max(listed, started), 0 if hinted else listed]
 
-    # In a split communicator ranks are numbered across the groups: only a whole list tells how many a group has.
+    # In a split communicator, ranks are numbered across groups: only a complete list tells the size of a group.
     if groups and len(numbers) == max(numbers) + 1:
         first = section.devices[0].group
         return [hinted, len({device.rank for device in section.devices if device.group == first})]
 
-    # A process that no launcher started is alone.
+    # A process without a launcher has all ranks.
     started = section.above.ranks or 0
     if (section.copies or not (started or groups or section.above.launched)) and per_process > 1:
         started = per_process
@@ -197,55 +197,55 @@ def _said_ranks(section: LogSection, hints: Hints) -> list[int]:
 
 
 def _find_ranks(name: str, section: LogSection, said: list[int], rows: list[ForeignRow], collective: Collective) -> int:
-    """Return the first number of ranks that is said and fits the rows, or that which the rows alone leave."""
+    """Return the first number of ranks in `said` that fits the rows, or else the only number that fits them."""
     fitting = Fitting(rows, collective)
     candidates = [ranks for ranks in said if ranks]
 
-    # What stands above an earlier table says little of a bare one: the rows decide.
+    # The lines above an earlier table say little about a bare one, so its rows count too.
     of_rows = _shares(section) if collective.sharded else fitting.only
     if of_rows and (section.bare or not said):
         candidates.append(of_rows)
     candidates.sort(key=fitting.allows, reverse=True)
     why = "it lists no ranks"
     if len(fitting.best) == 1:
-        why += f"; most rows are of {fitting.best[0]}"
+        why += f"; most rows fit {fitting.best[0]}"
     return require_ranks(name, next(iter(candidates), None), why)
 
 
 def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | None, *, alone: bool) -> Collective:
-    """Return the collective of a test: by its own word, its command line, the user's word, or the columns of its table.
+    """Return the collective of a test: by its own name, its command, the user's hint, or the columns of its table.
 
-    UsageError if nothing tells the collective, or the user's word does not fit the table; UnfitRow if its own does not.
+    UsageError if the collective is unknown or the user's hint does not fit the table; UnfitRow if its name does not.
     """
     reduces = section.rows[-1].case["redop"] not in ("", "none")
     exchanged = reduces and _counted_once(section)
     programs = () if section.bare and exchanged else section.above.programs
     commands = [word for word in dict.fromkeys(programs) if _fits(known_collective(word), section, ranks)]
 
-    # What stands above an earlier table says less of a bare one than the user does.
+    # For a bare table, the user's hint counts more than the lines above an earlier table.
     fits = _fits(known_collective(hints.collective), section, ranks)
     hinted = hints.collective and not section.program and (alone or not commands or (section.bare and fits))
     word = hints.collective if hinted else section.program
 
-    # Nobody says it: the columns of the table decide, if they are those of one collective alone.
+    # Without a name, the columns of the table decide if they fit only one collective.
     if not word:
         fitting = commands or list(_named_by_columns(section, ranks, reduces, exchanged))
         if len(fitting) != 1 or not (commands or section.bare or not section.above.programs):
             choices = f"; {', '.join(fitting)} would fit" if fitting else ""
-            raise UsageError(f"{name} does not say which collective it is of{choices}; give --op NAME")
+            raise UsageError(f"{name} does not name its collective{choices}; give --op NAME")
         word = fitting[0]
 
     collective = known_collective(word)
     if collective and _fits(collective, section, ranks):
         return collective
-    why = f"its columns are not those of {collective.name}" if collective else no_collective(word)
+    why = f"its columns do not fit {collective.name}" if collective else no_collective(word)
     if hinted:
         raise UsageError(f"{name}: {why}; give another --op NAME")
     raise UnfitRow(why)
 
 
 def _named_by_columns(section: LogSection, ranks: int | None, reduces: bool, exchanged: bool) -> Iterator[str]:
-    """Yield the collectives of nccl-tests whose columns these may be."""
+    """Yield the collectives of nccl-tests that fit the columns."""
     for collective in of_nccl_tests():
         alike = collective.name == "sendrecv" if exchanged else collective.reduces == reduces
         if alike and _fits(collective, section, ranks):
@@ -253,12 +253,12 @@ def _named_by_columns(section: LogSection, ranks: int | None, reduces: bool, exc
 
 
 def _fits(collective: Collective | None, section: LogSection, ranks: int | None) -> bool:
-    """Whether the columns of a table may be those of a collective; of one that is not here nobody knows."""
+    """Whether the columns of a table fit a collective; True for an unknown one."""
     if not collective:
         return True
     case = section.rows[-1].case
     reduces = case["redop"] not in ("", "none")
-    if collective.reduces != reduces and collective.name != "sendrecv":  # for which older versions print `sum`
+    if collective.reduces != reduces and collective.name != "sendrecv":  # older versions print `sum` for sendrecv
         return False
     if collective.rooted != (int(case.get("root", "-1")) >= 0):
         return False
@@ -269,7 +269,7 @@ def _fits(collective: Collective | None, section: LogSection, ranks: int | None)
 
 
 def _counted_once(section: LogSection) -> bool:
-    """Whether wrong elements were counted out of place only, as in tests of what is not done in place."""
+    """Whether wrong elements were counted only out of place, as in tests without an in-place variant."""
     for row in section.rows:
         counted = [number(place.get("#wrong", "")) is not None for place in row.places]
         if counted != [True, False]:
@@ -278,33 +278,33 @@ def _counted_once(section: LogSection) -> bool:
 
 
 def _shares(section: LogSection) -> int | None:
-    """Return how many times count and type make the largest size; None where it is no multiple of them."""
+    """Return the largest size divided by its count and type; None if it is not a multiple."""
     sizes = [(whole(row.case["size"]) or 0, share_of(row.case)) for row in section.rows]
     nbytes, share = max(sizes, default=(0, 0))
     return nbytes // share if share and nbytes % share == 0 else None
 
 
 def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:
-    """Yield the places of all rows that say anything, at least one of each."""
+    """Yield the places with values of all rows, at least one of each row."""
     columns = section.columns
     if not columns:
         return
     together, groups = section.settings.get("aggregated", 1), len({device.group for device in section.devices})
-    of_all = []
+    common_notes = []
     if together > 1:
-        of_all.append(f"{together} operations aggregated in a group (-m)")
+        common_notes.append(f"{together} operations aggregated in a group (-m)")
     if groups > 1:
-        of_all.append(f"{groups} groups at once")
+        common_notes.append(f"{groups} groups at once")
     for at, row in enumerate(section.rows):
         printed = dict(row.appended)
         if row.stamp:
             printed["timestamp"] = row.stamp
         places = [place for place, words in enumerate(row.places) if set(map(str.upper, words.values())) != {"N/A"}]
         for place in places or [0]:
-            words, notes = row.case | row.places[place], list(of_all)
+            words, notes = row.case | row.places[place], list(common_notes)
             if number(words.get("error", "").rstrip("*")):
                 notes.append(f"largest error {words['error']}")
-            if columns.unit != 1e-6:  # of 2015, when not every algbw was size over time
+            if columns.unit != 1e-6:  # versions of 2015 define algbw differently for some collectives
                 del words["algbw"]
             yield row_of(
                 words,
@@ -321,7 +321,7 @@ def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:
 
 
 def _wrong(words: dict[str, str]) -> int | None:
-    """Wrong elements; where only the largest error was printed, 0 of them if that is 0, and some behind a star."""
+    """Return the number of wrong elements; from the largest error alone, 0 if it is 0, and 1 if it has a star."""
     if "#wrong" in words:
         return count(words["#wrong"])
     error = words.get("error", "")
@@ -331,26 +331,26 @@ def _wrong(words: dict[str, str]) -> int | None:
 
 
 def _library(section: LogSection) -> str:
-    """Return whose collectives were timed."""
+    """Return the timed library: nccl or rccl."""
     columns = section.columns
-    # The layouts are the same but for what rccl-tests alone prints.
+    # Only rccl-tests prints appended columns and hipevt.
     hip = columns and (columns.appended or any("hipevt" in place for place in columns.places))
     amd = any(AMD.search(device.name) for device in section.devices[:1])
     return "rccl" if section.tool == "rccl-tests" or hip or amd else "nccl"
 
 
 def _remarks(section: LogSection, collective: Collective, ranks: int, hints: Hints) -> Iterator[str]:
-    """Yield what the user must know of a test."""
+    """Yield remarks on a test for the user."""
     if hints.ranks not in (None, ranks):
-        yield f"read as {ranks} ranks, not {hints.ranks}: its list of ranks or its bandwidths say so"
+        yield f"read as {ranks} ranks, not {hints.ranks}, by its list of ranks or its bandwidths"
     said = _said_ranks(section, Hints())
     if section.bare and said and ranks not in said:
-        yield f"the table of {len(section.rows)} rows is of {ranks} ranks, unlike the one above it"
+        yield f"the table of {len(section.rows)} rows has {ranks} ranks, unlike the table above it"
     if not section.ended:
         yield f"incomplete: no footer after row {len(section.rows)}"
     listed = [(device.group, device.rank) for device in section.devices]
     if 0 < len(set(listed)) < ranks:
-        yield f"its list of ranks is trimmed: {ranks - len(set(listed))} of {ranks} are not there"
+        yield f"its list of ranks is incomplete: {ranks - len(set(listed))} of {ranks} are missing"
     yield from section.said
 
 

@@ -1,4 +1,4 @@
-"""Writes the table and the JSON of nccl-tests, in the layout of version 2.19."""
+"""Writers of the table and the JSON of nccl-tests, in the layout of version 2.19."""
 
 import json
 import re
@@ -22,9 +22,9 @@ from collbench.topology.discovered import Gpu
 
 TEXT, JSON = "nccl-tests", "nccl-tests-json"
 PLACES = ("out_of_place", "in_place")
-MOST_LISTED = 2**17  # ranks of a test, which lists each of them
+MOST_LISTED = 2**17  # most ranks of a test, since each has a line
 PROGRAMS = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}
-"""Programs of nccl-tests that are not called as collbench calls the collective."""
+"""Programs of nccl-tests with names that differ from collbench's."""
 SETTINGS = {
     "nthreads": "threads",
     "ngpus": "gpus",
@@ -32,7 +32,7 @@ SETTINGS = {
     "iterations": "iters",
     "aggregated_iterations": "aggregated",
 }
-"""Options by the keys of the JSON, and what a header calls them."""
+"""Keys of options in the JSON, and their names in a header."""
 
 _COLUMNS = "    time   algbw   busbw  #wrong "
 _UNITS = "    (us)  (GB/s)  (GB/s)         "
@@ -44,12 +44,12 @@ HEADER = (
 
 
 def program(collective: Collective) -> str:
-    """Return what nccl-tests calls its program."""
+    """Return the name of nccl-tests' program."""
     return f"{PROGRAMS.get(collective.name, collective.name)}_perf"
 
 
 def shrunk(value: float, width: int) -> str:
-    """Write a number with as many of two decimals as fit, else with an exponent (getFloatStr of nccl-tests)."""
+    """Write a number with at most two decimals in `width`, else with an exponent (getFloatStr of nccl-tests)."""
     for digits in (2, 1, 0):
         text = f"{value:.{digits}f}"
         if len(text) <= width:
@@ -59,7 +59,7 @@ def shrunk(value: float, width: int) -> str:
 
 
 def version_code(version: str) -> int:
-    """Return NCCL's version code for a version as people write it; 0 if it is none."""
+    """Return NCCL's version code of a version like 2.30.7; 0 if it is not valid."""
     words = [int(word) for word in version.split(".")[:3] if word.isascii() and word.isdigit() and len(word) < 5]
     if len(words) < 3:
         return 0
@@ -68,12 +68,12 @@ def version_code(version: str) -> int:
 
 
 Places = tuple[Observed | None, ...]
-"""A row of the table: out of place and in place, of which one may be missing."""
+"""A row of the table: out of place and in place; one may be None."""
 
 
 @dataclass(frozen=True)
 class ExportedTest:
-    """One test: its rows in order, and what was noted of it if another tool ran it."""
+    """One test: its rows in order, and the fields of an imported test."""
 
     test: ForeignTest
     rows: tuple[Places, ...]
@@ -84,19 +84,16 @@ class ExportedTest:
         return [place for row in self.rows for place in row if place]
 
 
-# What a test was started with
-
-
 def settings(header: Header, ranks: int, sizes: Sequence[int], **known: int) -> dict[str, Any]:
-    """Return the options with which nccl-tests would have run a test of these sizes, by the keys of its JSON.
+    """Return the options of nccl-tests for a test of these sizes, by the keys of its JSON.
 
-    What neither the header nor `known` says is as usual.
+    `known` overrides the header; other options have their defaults.
     """
     factor = sizes[1] / sizes[0] if len(sizes) > 1 and sizes[0] else 2.0
     requested = header.sweep.requested or SizeRange(sizes[0], sizes[-1], factor)
     step: dict[str, float] = {"step_factor": round(requested.factor or factor, 2)}
 
-    # Without an outside launcher, one command started all ranks.
+    # Without a launcher, one command started all ranks.
     launched = header.processes or header.imported.tool or any(gpu.host for gpu in header.topology.gpus)
     return {
         "nthreads": 1,
@@ -131,7 +128,7 @@ def _settings_of(part: ExportedTest, selection: ExportSelection) -> dict[str, An
 
 
 def devices(header: Header, ranks: int) -> list[dict[str, Any]]:
-    """Return the device of each rank, by the names of nccl-tests' JSON; what the run file does not say is 0."""
+    """Return the device of each rank by the keys of nccl-tests' JSON; unknown numbers are 0."""
     topology = header.topology
     known = topology.gpus or topology.sockets or (Gpu(),)
     name = re.sub(r"^\d{1,9} x ([^+]*?)(?: on \d+ nodes)?$", r"\1", topology.name)  # `8 x NVIDIA H100 on 2 nodes`
@@ -140,7 +137,7 @@ def devices(header: Header, ranks: int) -> list[dict[str, Any]]:
         numbers.append(seen[device.host])
         seen[device.host] += 1
 
-    # An imported run has no names of hosts, only how many ranks each had.
+    # An imported run has no names of hosts, only their numbers of ranks.
     hosts = topology.uneven or (ranks // max(1, topology.nodes),) * topology.nodes
     owners = [""] * ranks
     if len(hosts) > 1 and sum(hosts) == ranks:
@@ -168,7 +165,7 @@ def devices(header: Header, ranks: int) -> list[dict[str, Any]]:
 
 
 def exported_tests(selection: ExportSelection) -> list[ExportedTest]:
-    """Return the results that nccl-tests has a program for, as its tests; UsageError if there are none."""
+    """Return the results as tests of nccl-tests' programs; UsageError if none fits."""
     tests = {str(number): test for number, test in enumerate(selection.header.imported.tests)}
     rows_of: dict[Hashable, dict[Hashable, list[Observed | None]]] = {}
     test_of: dict[Hashable, ForeignTest] = {}
@@ -180,11 +177,11 @@ def exported_tests(selection: ExportSelection) -> list[ExportedTest]:
             continue
         case, printed = result.case, _printed(result)
         number = str(printed.get("test"))
-        of_case = case.collective.name, case.ranks, *_properties(case).values()
-        key = (number, *of_case, result.implementation, result.platform)
+        kind = case.collective.name, case.ranks, *_properties(case).values()
+        key = (number, *kind, result.implementation, result.platform)
         test_of[key] = tests.get(number, ForeignTest())
 
-        # Both places of a case stand side by side; a repetition becomes another row.
+        # Both places of a case share a row; a repetition becomes another row.
         seen[key, case] += 1
         row = replace(case, in_place=False), str(printed.get("row", seen[key, case]))
         rows_of.setdefault(key, {}).setdefault(row, [None, None])[case.in_place] = result
@@ -194,18 +191,15 @@ def exported_tests(selection: ExportSelection) -> list[ExportedTest]:
 
 
 def _unfit(result: Exported) -> str:
-    """Return why nccl-tests has no such row, or an empty text."""
+    """Return why nccl-tests cannot have this row, or an empty text."""
     if isinstance(result, Prediction):
         return "predictions are not measured"
     if result.case.collective not in of_nccl_tests():
         return f"nccl-tests has no {result.case.collective.name}"
     if isinstance(result, Reported) and not result.samples and result.figure != "mean":
-        return "nccl-tests has means only"
+        return "nccl-tests has only means"
     listed = result.case.ranks <= MOST_LISTED
-    return "" if listed else f"its ranks, of which each has a line, are more than {MOST_LISTED}"
-
-
-# The text
+    return "" if listed else f"nccl-tests would list more than {MOST_LISTED} ranks"
 
 
 def write_text(selection: ExportSelection) -> str:
@@ -225,7 +219,7 @@ def _text_of(part: ExportedTest, selection: ExportSelection) -> Iterator[str]:
 
 
 def signature(implementation: str, platform: str, ranks: int) -> str:
-    """Return the comment that says whose results follow, for which such tables have no word; an import heeds it."""
+    """Return the comment that names the implementation, which nccl-tests' table lacks; `import` reads it."""
     return f"# collbench {__version__}: {implementation} on {platform}, {ranks} rank{'s' if ranks > 1 else ''}"
 
 
@@ -250,10 +244,10 @@ def opening(collective: Collective, options: Mapping[str, Any], header: Header, 
 
 
 def row(case: Case, places: Iterable[Observed | None]) -> str:
-    """Write both places of a row, side by side; a missing place has no numbers."""
+    """Write both places of a row side by side; a missing place has no numbers."""
     places = list(places)
-    said = (clean(_printed(place).get("redop", ""), 12) for place in places)
-    redop = next(filter(None, said), case.redop.name)
+    printed = (clean(_printed(place).get("redop", ""), 12) for place in places)
+    redop = next(filter(None, printed), case.redop.name)
     start = f"{case.nbytes:12d}  {case.block:12d}  {case.dtype.name:>8}  {redop:>6}  {_root(case):>6d}"
     return start + "".join(map(_place, places))
 
@@ -263,12 +257,12 @@ def _root(case: Case) -> int:
 
 
 def _printed(result: Observed | None) -> Mapping[str, Any]:
-    """Return the words that another tool printed of a result."""
+    """Return the words of another tool for a result."""
     return result.printed if isinstance(result, Reported) else {}
 
 
 def _place(result: Observed | None) -> str:
-    """Write one place in the words that it was printed with, or from its numbers, which may lack a time."""
+    """Write one place in the original words of another tool, or from its numbers, which may lack a time."""
     words = _printed(result)
     time = algbw = busbw = wrong = "N/A"
     if words.keys() >= {"time", "algbw", "busbw", "#wrong"}:
@@ -280,19 +274,19 @@ def _place(result: Observed | None) -> str:
         if mean_seconds(result) > 0:
             time = shrunk(mean_seconds(result) * 1e6, 7)
             algbw, busbw = (shrunk(rate, 6) for rate in rates(result))
-    # nccl-tests' own N/A is a character narrower.
+    # N/A of nccl-tests is one character narrower.
     wrong = f"{wrong:>7}" if wrong == "N/A" else f"  {wrong:>6}"
     return f"  {time:>7}  {algbw:>6}  {busbw:>6}{wrong}"
 
 
 def average(results: Iterable[Observed]) -> float:
-    """Return the bus bandwidth in GB/s, the mean of all rows and places, as nccl-tests has it; 0 without any."""
+    """Return the mean bus bandwidth in GB/s of all rows and places, as in nccl-tests; 0 if there are none."""
     rates_ = [rates(result)[1] for result in results if mean_seconds(result) > 0]
     return fmean(rates_) if rates_ else 0.0
 
 
 def footer(collective: Collective, results: Sequence[Observed], verdict: str = "") -> Iterator[str]:
-    """Yield all lines behind the rows; the verdict is on the average, where a minimum was requested."""
+    """Yield the lines below the rows; `verdict` is that on the average bandwidth, if a minimum was requested."""
     bad = sum(bool(wrong_elements(result)) for result in results)
     yield f"# Out of bounds values : {bad} {'FAILED' if bad else 'OK'}"
     yield f"# Avg bus bandwidth    : {average(results):g} {verdict}"
@@ -301,14 +295,11 @@ def footer(collective: Collective, results: Sequence[Observed], verdict: str = "
     yield "#"
 
 
-# The JSON
-
-
 def write_json(selection: ExportSelection) -> str:
-    """Write one JSON object of version 3, which holds the first test."""
+    """Write the first test as a JSON object of version 3."""
     part, *others = exported_tests(selection)
     for other in others:
-        selection.left_out[f"{JSON} holds one test, and {TEXT} all"] += len(other.results)
+        selection.left_out[f"{JSON} holds only one test; {TEXT} holds all"] += len(other.results)
     first, header, options = part.results[0], selection.header, _settings_of(part, selection)
     bad = sum(bool(wrong_elements(result)) for result in part.results)
     per_process = max(1, options["nthreads"] * options["ngpus"])
@@ -325,7 +316,7 @@ def write_json(selection: ExportSelection) -> str:
             "platform": first.platform,
             "ranks": first.case.ranks,
         },
-        # nccl-tests lists one device for each process, too.
+        # As in nccl-tests, one device for each process.
         "config": options | {"devices": devices(header, first.case.ranks)[::per_process]},
         "results": [_entry(places) for places in part.rows],
         "out_of_bounds": {"count": bad, "okay": str(not bad).lower()},
@@ -352,7 +343,7 @@ def _entry(places: Places) -> dict[str, Any]:
 
 
 def _figures(result: Observed | None) -> dict[str, Any] | None:
-    """Microseconds and GB/s with six decimals; "nan" where there is no time."""
+    """Microseconds and GB/s with six decimals; "nan" without a time."""
     if not result:
         return None
     figures: dict[str, Any] = dict.fromkeys(("time", "alg_bw", "bus_bw"), "nan")

@@ -1,7 +1,8 @@
-"""The JSON of nvbandwidth (-j), as json_output.cpp of NVIDIA/nvbandwidth v0.5 to v0.10 writes it: copies between GPUs.
+"""The JSON of nvbandwidth (-j), versions 0.5 to 0.10: copies between GPUs.
 
-A test of pairs has a matrix of GB/s.  Its row is the slowest pair, which a broken link makes slow; other tests are left
-out.  In tests of both directions three matrices follow each other, the last of which is the sum of both.
+The source is json_output.cpp of NVIDIA/nvbandwidth.  A test of pairs has a matrix of GB/s; its row is the slowest pair,
+which shows a broken link.  Other tests are left out.  A test of both directions has three matrices, the last with the
+sum of both directions.
 """
 
 import json
@@ -23,17 +24,17 @@ NAME = "nvbandwidth"
 START = re.compile(r'\{\s*"nvbandwidth"\s*:')
 PAIRS = re.compile(r"(?:multinode_)?device_to_device_(bidirectional_)?memcpy_(read|write)_(ce|sm)")
 DEVICE = re.compile(r"\d+: (.{1,80}?) \([0-9A-Fa-f:.]+\)(?:: \((.{1,80})\))?")
-BUFFER = 512 << 20  # bytes, its default (-b 512), which no version writes
-ASSUMED = f"sizes are taken to be {BUFFER >> 20} MiB, the default of -b: only rates are written"
+BUFFER = 512 << 20  # bytes, the default (-b 512), which the JSON lacks
+ASSUMED = f"sizes are assumed to be {BUFFER >> 20} MiB, the default of -b: the JSON has only rates"
 
 
 def recognises(source: ForeignFile) -> bool:
-    """Whether such an object begins in it; warnings may stand above."""
+    """Whether a file has an object of nvbandwidth; warnings may precede it."""
     return START.search(source.head) is not None
 
 
 def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
-    """Read the objects of a file, a test each."""
+    """Read the objects of a file, one test each."""
     tests, end = [], 0
     while begin := START.search(source.document, end):
         try:
@@ -50,7 +51,7 @@ def _test(top: Mapping[str, Any]) -> ImportedTest:
     cuda = whole(top.get("CUDA Runtime Version")) or 0
     versions = {"cuda": f"{cuda // 1000}.{cuda % 1000 // 10}", "driver": clean(top.get("Driver Version", ""))}
     rows: list[Reported] = []
-    unfit: dict[str, list[str]] = {}  # names of tests by what is wrong with them
+    unfit: dict[str, list[str]] = {}  # names of tests by reason
     for at, test in enumerate(map(as_mapping, as_list(top.get("testcases")))):
         try:
             rows.append(_slowest_pair(test, at))
@@ -69,7 +70,7 @@ def _test(top: Mapping[str, Any]) -> ImportedTest:
 def _slowest_pair(test: Mapping[str, Any], at: int) -> Reported:
     """Return the slowest pair of a test of copies between two GPUs; UnfitRow if a pair has no rate."""
     name, lines = clean(test.get("name"), 60), list(map(as_list, as_list(test.get("bandwidth_matrix"))))
-    # Of several matrices the last is the total.  GPUs that cannot reach each other, N/A, are no pair.
+    # The last of several matrices is the total.  N/A marks GPUs that cannot reach each other.
     matrix = lines[-len(lines[-1]) :] if lines else []
     cells = []
     for a, line in enumerate(matrix):
@@ -83,9 +84,9 @@ def _slowest_pair(test: Mapping[str, Any], at: int) -> Reported:
     if dead := [f"GPU {a} to GPU {b} ({clean(cell, 20)!r})" for rate, a, b, cell in rates if rate <= 0]:
         raise UnfitRow(f"no rate of {', '.join(dead[:3])}")
     if {*map(len, matrix)} != {len(matrix)}:
-        raise UnfitRow("its matrix is not whole")
+        raise UnfitRow("its matrix is incomplete")
 
-    # Where there is no total, as in old versions, a copy engine's rate is that of one direction.
+    # Without a total, as in old versions, the rate of a copy engine is that of one direction.
     directions = 2 if kind[1] and (kind[3] == "sm" or "Total" in clean(test.get("bandwidth_description"))) else 1
     rate, a, b, _ = rates[0]
     collective = COLLECTIVES["bidirectional" if kind[1] else "bandwidth"]

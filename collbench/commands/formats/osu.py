@@ -1,7 +1,7 @@
-"""The text of the OSU Micro-Benchmarks, over MPI and over NCCL: latency of collectives, latency and bandwidth of pairs.
+"""The text of the OSU Micro-Benchmarks over MPI and NCCL: collectives and pairs.
 
-What `Size` counts follows from the sources of OMB 7.x: bytes of each rank's message, but of the whole array for
-reduce-scatter.  Sizes in run files are of the whole array.
+By the sources of OMB 7.x, `Size` is the bytes of each rank's message, but of the whole array for reduce-scatter.  Sizes
+in run files are of the whole array.
 """
 
 import re
@@ -37,27 +37,27 @@ TIME = re.compile(r"(?:Avg |Average )?Lat(?:ency)?\s*\(us\)")
 RATE = re.compile(r"Bandwidth\s*\(MB/s\)|MB/s")
 ROW = re.compile(r"^\s*\d[\d,]{0,20}[KMG]?(?:\s+\d[\d,]{0,20}\.\d+)+\s*(?:\d+|Pass|Fail)?\s*$")
 BUFFERS = re.compile(r"Send Buffer on (DEVICE|HOST|MANAGED)\b.{0,9} and Receive Buffer on (DEVICE|HOST|MANAGED)\b")
-TAIL = re.compile(r"\s\d[\d,]{0,20}\s+\d{1,12}\.\d\d\s*$")  # of a row behind something else
+TAIL = re.compile(r"\s\d[\d,]{0,20}\s+\d{1,12}\.\d\d\s*$")  # a row after other text
 PAIRS = re.compile(r"\[ pairs: (\d{1,6}) \](?: \[ window size: (\d{1,6}) \])?")
 _RECORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 TYPES = {f"MPI_{name}": dtype for dtype, names in _RECORDS["type"].items() for name in names.split()}
-FULL = ("Min Latency(us)", "Max Latency(us)", "Iterations")  # of -f, where a version leaves them out of its header
-VALIDATION = {"pass": 0, "fail": 1}  # how many elements are wrong is not printed
+FULL = ("Min Latency(us)", "Max Latency(us)", "Iterations")  # columns of -f, which some versions omit in the header
+VALIDATION = {"pass": 0, "fail": 1}  # wrong elements; OSU does not print their number
 
 
 @dataclass(frozen=True)
 class OsuTest:
-    """What one test of OSU measures."""
+    """A test of OSU."""
 
-    collective: str  # that its rows are read as; empty if they are left out unless --op names `exactly`
-    per_rank: bool = False  # whether its sizes are of each rank's message and not of the whole array
-    pair: bool = False  # whether it is of two ranks, whatever was started
-    exactly: str = ""  # the collective that is just this, where `collective` is not quite it
-    note: str = ""  # what the ranks do, where `collective` is not quite it
+    collective: str  # of its rows; empty: rows are left out unless --op names `exactly`
+    per_rank: bool = False  # whether sizes are of each rank's message, not of the whole array
+    pair: bool = False  # whether two ranks take part, however many were started
+    exactly: str = ""  # the exact collective, if `collective` is only similar
+    note: str = ""  # the work of the ranks, if `collective` is only similar
 
 
 TESTS = {title: OsuTest(**record) for title, record in _RECORDS["test"].items()}
-"""By their titles."""
+"""Tests by title."""
 
 
 @dataclass
@@ -67,28 +67,28 @@ class _Section:
     title: str = ""
     library: str = "MPI"
     device: str = ""
-    buffers: str = ""  # in whose memory they are, where the two sides differ
+    buffers: str = ""  # memory of the buffers, if the two sides differ
     version: str = ""
     dtype: str = ""
     columns: list[str] = field(default_factory=list)
     rows: list[tuple[int, str]] = field(default_factory=list)
     above: Context = field(default_factory=Context)
-    prefix: str = ""  # of its lines, where other programs print into the log
+    prefix: str = ""  # of its lines, if several programs print into the log
     pairs: int | None = None
     window: int = WINDOW  # messages in flight
 
     def take_head(self, text: str) -> bool:
-        """Take in a line if it stands above a table."""
+        """Read a line above a table; return False for another line."""
         if title := TITLE.match(text):
             first, device, rest, version = title.groups("")
             self.library, self.device, self.title, self.version = first, device, rest, version
-            if first not in LIBRARIES:  # of MPI_Put and OpenSHMEM the word is part of what is measured
+            if first not in LIBRARIES:  # for MPI_Put and OpenSHMEM the word is part of the title
                 self.library, self.title = "MPI", f"{first} {rest}"
         elif dtype := TYPE.match(text):
             self.dtype = dtype[1]
         elif pairs := PAIRS.match(text):
             self.pairs, self.window = int(pairs[1]), int(pairs[2] or WINDOW)
-        elif buffers := BUFFERS.match(text):  # OMB 5 says so below a title that may name no device
+        elif buffers := BUFFERS.match(text):  # OMB 5, below the title
             origin, target = buffers.groups()
             self.device = "HOST" if origin == target == "HOST" else "DEVICE"
             if origin != target:
@@ -103,7 +103,7 @@ class _Section:
 
 
 def _columns(text: str) -> list[str]:
-    """Return the names of the columns behind the first; documents may leave one blank between them."""
+    """Return the names of the columns after the first; in documents, one blank may separate them."""
     names = COLUMN.findall(text)
     if "".join("".join(names).split()) == "".join(text.split()):
         return names
@@ -132,7 +132,7 @@ def _sections(source: ForeignFile) -> Iterator[_Section]:
         text = body(line)
         source.budget.spend(source.name, "lines of a log", context.take(line) - 1)
 
-        # What heads a table ends the one above; without a title of its own the next is of the same test.
+        # The head of a table ends the table above; without a title it belongs to the same test.
         if section.rows and _Section().take_head(text):
             yield section
             section = _Section() if TITLE.match(text) else replace(section, columns=[], rows=[])
@@ -156,18 +156,18 @@ def _read_test(source: ForeignFile, section: _Section, hints: Hints) -> Imported
         what, platform = "x unknown GPU", "gpu"
     else:
         what, platform = "ranks", "cpu"
-    statistic = "mean of a message's share of a window of messages in flight"
+    statistic = "mean time per message, with a window of messages in flight"
     if any(TIME.fullmatch(name) for name in section.columns):
         statistic = "mean of the operations, mean over ranks"
     remarks: list[str] = []
     ranks, rows = hints.ranks or 1, []
     if collective:
-        # Of the ranks that were started, some may be in no pair.
-        known = 2 if test.pair else 2 * (section.pairs or 0) or hints.ranks or section.above.processes
-        ranks = require_ranks(source.name, known, "tables of OSU do not tell the number of ranks")
+        # Some of the started ranks may be in no pair.
+        count = 2 if test.pair else 2 * (section.pairs or 0) or hints.ranks or section.above.processes
+        ranks = require_ranks(source.name, count, "tables of OSU do not tell the number of ranks")
         rows = list(_rows(section, test, collective, ranks, left_out))
         if platform == "cpu" and not section.device:
-            remarks.append("buffers are taken to be in host memory: the title names no device")
+            remarks.append("buffers are assumed to be in host memory, since the title names no device")
     else:
         left_out.add(no_collective(section.title), *range(len(section.rows)))
     variables = relevant_variables(section.above.environment)
@@ -210,9 +210,9 @@ def _rows(
             continue
         verdict, notes = words.get("Validation", "").lower(), list(notes_of_all)
         if verdict == "fail":
-            notes.append("validation failed; how many elements is not said")
+            notes.append("validation failed, number of wrong elements not reported")
         if not section.dtype:
-            notes.append("type not said")
+            notes.append("type not reported")
         yield ForeignRow(
             number=at,
             collective=collective.name,
@@ -227,14 +227,14 @@ def _rows(
 
 def _cut(lines: Sequence[str]) -> set[str]:
     """Return the rows that end in fewer decimals, or letters of Pass and Fail, than most others."""
-    # A figure that was cut is still a number, but OSU prints those of a column with as many decimals.
+    # OSU prints all numbers of a column with the same decimals, so a shorter one was cut.
     tails = {line: len(line.split()[-1].lstrip("0123456789")) for line in lines}
     usual = mode(tails.values())
     return {line for line, tail in tails.items() if tail < usual}
 
 
 def _words(line: str, names: list[str], collective: Collective, dtype: str) -> tuple[int, Mapping[str, str]]:
-    """Return the size and what stands in the columns; the size of a barrier is the element that it takes here."""
+    """Return the size and the words by column; the size of a barrier is that of one element."""
     words = [plain(word) if not at or "." in word else word for at, word in enumerate(line.split())]
     if not collective.sized:
         words = [str(find_datatype(dtype).itemsize) if dtype in DATATYPES else "1", *words]
@@ -243,18 +243,18 @@ def _words(line: str, names: list[str], collective: Collective, dtype: str) -> t
     if len(words) == len(names) + 1 + len(FULL) and _in_order(words):
         names = [*names, *FULL]
     if size is None or len(words) != len(names) + 1 or any(number(word) is None for word in numbers):
-        raise UnfitRow(f"it is no whole row ({clean(line, 40)!r})")
+        raise UnfitRow(f"it is an incomplete row ({clean(line, 40)!r})")
     return size, dict(zip(names, words[1:], strict=True))
 
 
 def _in_order(words: list[str]) -> bool:
-    """Whether behind a size follow a mean, least and greatest value, and a count of iterations."""
+    """Whether a size is followed by mean, least and greatest value and a number of iterations."""
     mean, least, greatest = (number(word) or 0.0 for word in words[1:4])
     return 0.0 < least <= mean <= greatest and whole(words[4]) is not None
 
 
 def _seconds(words: Mapping[str, str], nbytes: float) -> float:
-    """Return seconds of an operation, from its latency or from a rate that counts so many bytes."""
+    """Return the seconds of an operation, from its latency or from a rate over `nbytes`."""
     for name, word in words.items():
         if TIME.fullmatch(name):
             return seconds_of(word)

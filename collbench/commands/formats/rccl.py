@@ -1,4 +1,4 @@
-"""The CSV that the reporter of rccl-tests writes (-Z csv -x FILE), with MPI and without, older and newer."""
+"""The CSV of rccl-tests (-Z csv -x FILE), old and new, with and without MPI."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,14 +16,14 @@ STATISTIC = "mean of some operations, mean over ranks, unless -a said otherwise"
 
 
 def recognises(source: ForeignFile) -> bool:
-    """Whether the first line names its columns."""
+    """Whether the first line has the columns of rccl-tests."""
     return set(source.first.lower().replace(" ", "").split(",")) >= NEEDED
 
 
 def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
-    """Read the rows, a test for each number of ranks."""
+    """Read the rows, with a test for each number of ranks."""
     table, bad = csv_rows(source, NEEDED, ended=True, header=_with_nodes)
-    incomplete = (f"incomplete: torn after row {len(table)}",)
+    incomplete = (f"incomplete: cut after row {len(table)}",)
     why = "it does not tell the number of ranks"
     by_ranks = by_key(table, lambda row: require_ranks(source.name, _ranks(row[1]) or hints.ranks, why))
     tests: list[ImportedTest] = []
@@ -47,7 +47,7 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
 
 
 def _with_nodes(header: str) -> str:
-    """Return the names of all columns: older versions with MPI leave `nodes` out of the header alone."""
+    """Return the header with all columns: older versions with MPI omit `nodes` in the header only."""
     if "ranks" not in header.lower() or "nodes" in header.lower():
         return header
     return re.sub("collective", "collective,nodes", header, count=1, flags=re.IGNORECASE)

@@ -1,6 +1,6 @@
-"""A foreign file as text: its lines without what others put round them, and CSV rows.
+"""A foreign file as text: bare lines of logs, and rows of CSV.
 
-What is too large is refused.
+Too large files are refused.
 """
 
 import bz2
@@ -26,10 +26,10 @@ from collbench.errors import RunFileError
 from collbench.host.sanitize import safe_read
 
 LARGEST = 2**28  # bytes of all files
-LARGEST_JSON = 2**24  # bytes of a file: parsed, they take twenty times as much memory
+LARGEST_JSON = 2**24  # bytes of a file; parsed JSON takes twenty times as much memory
 LARGEST_PACKED = 2**25  # bytes of a compressed file
-LONGEST = 2**14  # characters of a line that may say something
-HEAD = 2**20  # bytes in which signs of a format are looked for
+LONGEST = 2**14  # characters of a line; longer ones are skipped
+HEAD = 2**20  # bytes that are searched for signs of a format
 STDIN = "-"
 _PACKED: Mapping[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 LOGS = ("log", "txt", "out", "csv", "json", "jsonl")
@@ -40,32 +40,32 @@ BOUNDS = {"bytes": LARGEST, "lines": 2**22, "lines of a log": 2**18, "rows": 2**
 
 
 class Budget:
-    """What an import may still read, of all its files together."""
+    """The remaining budget of an import, for all its files together."""
 
     def __init__(self) -> None:
         self.left = dict(BOUNDS)
 
     def spend(self, name: str, kind: str, amount: int = 1) -> None:
-        """Take that off; RunFileError with the name of the file if it is more than there is."""
+        """Subtract an amount; RunFileError with the name of the file if the budget is exceeded."""
         if amount > self.left[kind]:
             fix = "cut out the part with the results, or import it by itself"
-            raise RunFileError(f"{name} goes beyond the {BOUNDS[kind]:,} {kind} of an import; {fix}")
+            raise RunFileError(f"{name} exceeds the limit of {BOUNDS[kind]:,} {kind} per import; {fix}")
         self.left[kind] -= amount
 
 
 @dataclass(frozen=True)
 class ForeignFile:
-    """A file's content as UTF-8; bytes that are none are read as replacement characters."""
+    """A file's content as UTF-8; invalid bytes become replacement characters."""
 
     name: str  # as the user gave it
     content: bytes
     budget: Budget = field(default_factory=Budget)
-    program: int = 0  # whose part this is, where several print
-    owners: Mapping[int, int] = field(default_factory=dict)  # by line, a bit for each program; others are of each
+    program: int = 0  # the program of this part, if several print into the log
+    owners: Mapping[int, int] = field(default_factory=dict)  # bits of programs by line; other lines belong to all
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Yield number and text of each line that is not empty; lines too long to mean anything come as empty."""
-        # Decoded by lines: as text, a file may take four times its size, and its lines fifty times.
+        """Yield number and text of each line that is not empty; too long lines are yielded as empty text."""
+        # Decode line by line: as text, a file may take four times its size, and its lines fifty times.
         file, number, long = io.BytesIO(self.content), 0, False
         while line := file.readline(LONGEST + 1):
             if len(line) > LONGEST and not line.endswith(b"\n"):
@@ -78,17 +78,17 @@ class ForeignFile:
 
     @property
     def beginning(self) -> "ForeignFile":
-        """Its first MiB, in which signs of a format are looked for."""
+        """The first MiB, which is searched for signs of a format."""
         return replace(self, content=self.content[:HEAD])
 
     @cached_property
     def head(self) -> str:
-        """The text of its beginning."""
+        """The text of the first MiB."""
         return self.beginning.document
 
     @cached_property
     def document(self) -> str:
-        """All of its text; RunFileError if that is too large to be parsed as JSON."""
+        """The whole text; RunFileError if it is too large to be parsed as JSON."""
         if len(self.content) > LARGEST_JSON:
             raise RunFileError(f"{self.name} is larger than {LARGEST_JSON >> 20} MiB of JSON; split it")
         return self.content.decode(errors="replace")
@@ -100,7 +100,7 @@ class ForeignFile:
 
     @property
     def torn(self) -> bool:
-        """Whether the file stops in the middle of a line."""
+        """Whether the file ends in the middle of a line."""
         return not self.content.endswith(b"\n")
 
     @property
@@ -110,7 +110,7 @@ class ForeignFile:
 
     @classmethod
     def joined(cls, sources: Iterator["ForeignFile"]) -> "ForeignFile":
-        """Return the files of one program as one, which is torn if one of them is; each is dropped once it is in."""
+        """Join the files of one program; the result is torn if one of them is.  Each file is freed after it is read."""
         content, torn, names = io.BytesIO(), False, []
         for source in sources:
             content.write(source.content)
@@ -140,7 +140,7 @@ def files_in(path: Path) -> tuple[list[Path], list[str]]:
 
 
 def stem(path: Path) -> str:
-    """Return the name of a log without what says that it is one."""
+    """Return the name of a log without its suffix."""
     return _LOG.sub("", path.name)
 
 
@@ -151,18 +151,18 @@ def load(path: Path, budget: Budget | None = None) -> ForeignFile:
             return decode(str(path), file, budget)
     try:
         return decode(STDIN, sys.stdin.buffer.read(LARGEST + 1), budget)
-    except (OSError, AttributeError) as error:  # AttributeError: it is closed
+    except (OSError, AttributeError) as error:  # AttributeError: standard input is closed
         raise RunFileError(f"cannot read standard input: {getattr(error, 'strerror', 'it is closed')}") from None
 
 
 def decode(name: str, file: IO[bytes] | bytes, budget: Budget | None = None) -> ForeignFile:
-    """Take a file in, which may be compressed by gzip, bzip2 or xz; RunFileError if it is none to read."""
+    """Read a file, also one compressed by gzip, bzip2 or xz; RunFileError if it cannot be read."""
     file, budget = io.BytesIO(file) if isinstance(file, bytes) else file, budget or Budget()
     begin, size = file.read(6), file.seek(0, os.SEEK_END)
     file.seek(0)
     opened = next((opened for mark, opened in _PACKED.items() if begin.startswith(mark)), None)
     if opened and size > LARGEST_PACKED:  # it may consist of millions of empty parts
-        raise RunFileError(f"{name} has more than {LARGEST_PACKED >> 20} MiB compressed; unpack it")
+        raise RunFileError(f"{name} is compressed and larger than {LARGEST_PACKED >> 20} MiB; unpack it")
     unpacked, buffer = opened(file) if opened else file, io.BytesIO()
     try:
         head = unpacked.read(2**20)
@@ -184,7 +184,7 @@ def decode(name: str, file: IO[bytes] | bytes, budget: Budget | None = None) -> 
 
 
 def _encoding(begin: bytes) -> str:
-    """Return the encoding that the first bytes of a file show; of UTF-16 perhaps only by an ASCII character."""
+    """Return the encoding by the first bytes of a file; UTF-16 without a mark is known by an ASCII character."""
     if begin[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "utf-16"
     if begin[:2].count(0) == 1:
@@ -195,15 +195,14 @@ def _encoding(begin: bytes) -> str:
 _NCCL = re.compile(
     rb"^(?:[^\n ]{1,80}+ ){0,2}[^\n ]{1,200}+(?<=\d) \[\d{1,3}\] NCCL (?:INFO|TRACE) ([^\n]*)$", re.MULTILINE
 )
-_FACT = re.compile(
-    rb" set |UUID|[Cc]hannels|[Uu]sing|[Ss]elected|[Vv]ersion|\d[KMGTiB]*\s+\d[\d,]*\s+[A-Za-z]"
-)  # or a row
+# A fact or a row.
+_FACT = re.compile(rb" set |UUID|[Cc]hannels|[Uu]sing|[Ss]elected|[Vv]ersion|\d[KMGTiB]*\s+\d[\d,]*\s+[A-Za-z]")
 
 
 def _with_fact() -> Callable[[re.Match[bytes]], bytes]:
-    """Return what leaves of lines of NCCL's own log, of which a large job prints millions, those with a fact.
+    """Return a replacement function that keeps only the lines with facts of NCCL's log, which may have millions.
 
-    A transport is one that no line has since the last one of another kind.  The first line stays, as a sign of the log.
+    A transport counts as a fact once between lines of other kinds.  The first line stays as a sign of the log.
     """
     seen, end = set[bytes](), 0
 
@@ -223,8 +222,8 @@ def _with_fact() -> Callable[[re.Match[bytes]], bytes]:
     return remaining
 
 
-# What stands round the lines of a log.  Every expression takes time in proportion to the line: none may try the same
-# characters in several ways.
+# Text around the lines of a log.  Each expression must take linear time: it may not try the same characters in several
+# ways.
 
 ESCAPES = re.compile(r"\x1b\[[0-?]*+[ -/]*+[@-~]|\x1b\][^\x07\x1b]*+(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
 MARKUP = re.compile(r"</?(?:br|p|pre|code|span|div|td|tr|th|li|font|b|strong|samp)\b[^<>]{0,200}>", re.IGNORECASE)
@@ -234,7 +233,7 @@ _CLOCK = r"\d{1,2}:\d\d:\d\d(?:[.,]\d{1,9})?"
 _DAY, _ZONE = r"\d{4}[-/]\d\d[-/]\d\d", r"(?:Z|[+-]\d\d:?\d\d)?"
 _WHEN = rf"{_DAY}[T ]{_CLOCK}{_ZONE}"
 _NUMBER = r"(?:\d[\d.]*+(?:e[+-]\d++)?+|N/A)"
-# Followed by a comment, by a row or by the rest of a row:
+# Before a comment, a row, or the rest of a row.
 _TEXT = rf"(?=\s*+(?:#|\[\d{{1,9}},\d|{_NUMBER}\s++(?:{_NUMBER}(?!\S)|\w)|{_NUMBER}\s*+$))"
 TAGS = tuple(
     re.compile(pattern)
@@ -255,8 +254,8 @@ TAGS = tuple(
         r"\s*+(?:>\s?+){1,9}",
     )
 )
-MOST_TAGS = 6  # of a line
-MOST_TRANSPORTS = 2**12  # that are distinguished
+MOST_TAGS = 6  # tags of a line
+MOST_TRANSPORTS = 2**12  # distinct transports
 MOST_STREAMS = 64  # programs that print into one log
 CLOCKS = re.compile(
     rf"{_WHEN}|{_DAY}|{_CLOCK}{_ZONE}|[A-Z][a-z]{{2}} +\d{{1,2}}(?= )|<?std(?:out|err)>?(?: [FP](?= ))?"
@@ -265,18 +264,18 @@ BULLETS = " >*+-•/$`#"
 
 
 def bare(line: str) -> str:
-    """Return a line without what others put round it; spaces between its words stay as they are."""
+    """Return a line without the text of launchers and loggers around it; spaces between its words are kept."""
     return _without_tags(_shown(line))
 
 
 def _shown(line: str) -> str:
     """Return a line as a reader sees it."""
     line = ESCAPES.sub("", line.strip("\0"))
-    if "\r" in line:  # keep what a terminal would show in the end
+    if "\r" in line:  # keep the part that a terminal would finally show
         line = next((part for part in reversed(line.split("\r")) if part.strip()), "")
     line = html.unescape(MARKUP.sub("", line)).replace("`", " ")
 
-    # MPICH's mpiexec -prepend-rank puts the rank before each write, of which a row has several.
+    # MPICH's mpiexec -prepend-rank puts the rank before each write; a row consists of several writes.
     if rank := RANK.match(line):
         line = re.sub(rf"(?<=\S){re.escape(rank[0])}(?=\s)", " ", line)
     return line if line.isascii() else UNSEEN.sub("", line).replace("\u00a0", " ")
@@ -293,17 +292,17 @@ def _without_tags(line: str) -> str:
 
 
 def streams(source: ForeignFile, row: re.Pattern[str]) -> list[tuple[str, ForeignFile]]:
-    """Cut a log apart where rows of several programs stand in it; each program has its own text left of its rows."""
-    numbers: dict[str, int] = {}  # of the prefixes
-    own: dict[int, int] = {}  # by line, the prefix of a row
+    """Split a log with rows of several programs, which differ in the prefix of their rows."""
+    numbers: dict[str, int] = {}  # by prefix
+    prefixes: dict[int, int] = {}  # number of the prefix, by line of a row
     for at, line in source.lines():
         source.budget.spend(source.name, "lines of a log", 1 + len(line) // 64)  # long lines take longer
         if (prefix := _prefix(line, row)) is not None:
-            own[at] = numbers.setdefault(prefix, len(numbers))
+            prefixes[at] = numbers.setdefault(prefix, len(numbers))
         if len(numbers) > MOST_STREAMS:
             return [("", source)]
 
-    # What stands left of a single line is no program's, but a word in front of a row.
+    # The prefix of only one line is no program's, but a word before a row.
     marked, begun = Counter[int](), {}
     for at, line in source.lines() if len(numbers) > 1 else ():
         text = _words_of(_shown(line))
@@ -314,24 +313,24 @@ def streams(source: ForeignFile, row: re.Pattern[str]) -> list[tuple[str, Foreig
     if len(programs) < 2:
         return [("", source)]
 
-    # A line without any of the prefixes, such as a command above the tables, is said of each program.
+    # A line without a prefix, like a command above the tables, belongs to every program.
     every = sum(1 << number for number in programs.values())
     owners = {at: bits for at, started in begun.items() if (bits := started & every)}
-    owners |= {at: 1 << number for at, number in own.items() if every >> number & 1}
-    said_of_each = sum(1 for at, _ in source.lines() if at not in owners)
-    source.budget.spend(source.name, "lines of a log", said_of_each * (len(programs) - 1))
+    owners |= {at: 1 << number for at, number in prefixes.items() if every >> number & 1}
+    common = sum(1 for at, _ in source.lines() if at not in owners)
+    source.budget.spend(source.name, "lines of a log", common * (len(programs) - 1))
     return [(prefix, replace(source, owners=owners, program=number)) for prefix, number in programs.items()]
 
 
 def _prefix(line: str, row: re.Pattern[str]) -> str | None:
-    """Return what stands left of a row without clocks and bullets; None if a line is no row."""
+    """Return the text to the left of a row without clocks and bullets; None if the line is no row."""
     shown = _shown(line)
     text = _without_tags(shown)
     match = row.search(text)
     if not match:
         return None
     prefix = _words_of(shown[: len(shown) - len(text) + match.start()])
-    return "" if prefix.isdigit() else prefix  # of lines that are numbered
+    return "" if prefix.isdigit() else prefix  # a number of the line
 
 
 def _words_of(text: str) -> str:
@@ -339,29 +338,27 @@ def _words_of(text: str) -> str:
 
 
 def cells(line: str) -> str:
-    """Return a line of a table in Markdown as words between blanks, and other lines as they are."""
+    """Return a line of a Markdown table as words between blanks, and other lines unchanged."""
     if line.count("|") < 8:
         return line
     return line.replace("|", " ").replace("`", " ").replace("*", " ")
 
 
 def body(line: str) -> str:
-    """Return the words of a line, whatever marks it as a comment."""
+    """Return a line without marks of a comment."""
     return line.strip().lstrip("#").strip()
 
 
-# CSV
-
-CsvRow = tuple[int, Mapping[str, str]]  # number of the line, and its words by the names of the columns
+CsvRow = tuple[int, Mapping[str, str]]  # number of the line, and its words by column
 
 
 def csv_rows(
     source: ForeignFile, needed: Collection[str], ended: bool = False, header: Callable[[str], str] = str
 ) -> tuple[list[CsvRow], list[str]]:
-    """Read a CSV file; RunFileError if it lacks one of the columns (in lower case), or has no row.
+    """Return the complete rows of a CSV file, and the reasons why other lines are no rows.
 
-    Where rows are `ended`, their last word is never empty; `header` mends the line that names the columns.  Returned
-    are the whole rows, and why other lines are no rows.
+    RunFileError if a column (in lower case) of `needed` is missing, or there is no row.  With `ended`, the last word of
+    a row is never empty.  `header` repairs the line with the columns.
     """
     rows: list[CsvRow] = []
     bad: list[str] = []
@@ -381,7 +378,7 @@ def csv_rows(
             continue
         source.budget.spend(source.name, "rows", 1 + len(words) // 32)
         if len(words) != len(names) or (ended and not words[-1].strip()):
-            bad.append(f"line {line_number} is no whole row ({clean(line, 40)!r})")
+            bad.append(f"line {line_number} is an incomplete row ({clean(line, 40)!r})")
             continue
         rows.append((line_number, dict(zip(names, map(str.strip, words), strict=True))))
     if not rows:

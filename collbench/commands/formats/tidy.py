@@ -1,4 +1,4 @@
-"""Our tidy CSV: a row for each case and implementation, in seconds and bytes, for notebooks and spreadsheets."""
+"""Tidy CSV in seconds and bytes, a row for each case and implementation."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,12 +27,12 @@ NEEDED = {"implementation", *CASE, "seconds"}
 
 
 def recognises(source: ForeignFile) -> bool:
-    """Whether the first line has the names of its columns."""
+    """Whether the first line has the columns of tidy CSV."""
     return set(source.first.lower().split(",")) >= NEEDED
 
 
 def write(selection: ExportSelection) -> str:
-    """Write every result with a time or a wrong one, predictions too, a row each."""
+    """Write a row for each result with a time or an error, and for each prediction."""
     rows = []
     for result in selection.results:
         fields = _fields(result) | {"topology": clean(selection.header.topology.name)}
@@ -41,7 +41,7 @@ def write(selection: ExportSelection) -> str:
 
 
 def _fields(result: Exported) -> dict[str, Any]:
-    """Return what stands in the columns; a time and rates also of a row that another tool found wrong."""
+    """Return the fields of a row by column; a result that another tool found wrong keeps its time and rates."""
     fields: dict[str, Any] = dict.fromkeys(("seconds", "wrong", "algbw", "busbw"))
     fields["kind"] = type(result).__name__.lower()
     if isinstance(result, Prediction):
@@ -58,7 +58,7 @@ def _fields(result: Exported) -> dict[str, Any]:
 
 
 def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
-    """Read the rows, a test for each topology, platform and number of ranks; missing optional columns are empty."""
+    """Read the rows, with a test for each topology, platform and number of ranks; optional columns may be missing."""
     table, bad = csv_rows(source, NEEDED)
     by_machine: dict[ForeignMachine, list[CsvRow]] = {}
     for line_number, words in table:
@@ -86,7 +86,7 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
 def _result(line_number: int, words: Mapping[str, str], machine: ForeignMachine) -> Reported | Prediction:
     collective = COLLECTIVES.get(words["collective"])
     if collective is None:
-        raise UnfitRow("its collective is not known")
+        raise UnfitRow("its collective is unknown")
     kinds = words["dtype"], words["redop"], whole(words["root"]) or 0
     case = make_case(collective, whole(words["nbytes"]), *kinds, machine.ranks, in_place=False)
     case = replace(case, **{name: _property(words.get(name, ""), each.usual) for name, each in PROPERTIES.items()})
@@ -95,18 +95,18 @@ def _result(line_number: int, words: Mapping[str, str], machine: ForeignMachine)
     if words.get("kind") == "prediction":
         low, high = seconds_of(words.get("low", ""), 1.0), seconds_of(words.get("high", ""), 1.0)
         if not seconds or not low or not high:
-            raise UnfitRow("a prediction without its band")
+            raise UnfitRow("a prediction without a band")
         algorithm, protocol = (clean(words.get(field, ""), 16) for field in ("algorithm", "protocol"))
         return Prediction(case, name, seconds, low, high, algorithm, protocol, machine.platform, note=note)
     statistic = clean(words.get("statistic") or "not said")
     wrong = count(words.get("wrong", ""))
     if not seconds and not wrong:
-        raise UnfitRow(f"its time is none of an operation ({clean(words['seconds'], 20)!r})")
+        raise UnfitRow(f"its time is not valid ({clean(words['seconds'], 20)!r})")
     return Reported(case, name, machine.platform, seconds, statistic, wrong, printed={"row": line_number}, note=note)
 
 
 def _property(word: str, usual: Any) -> Any:
-    """Return the value of a property, which is of the type of the usual one."""
+    """Return the value of a property, with the type of its default."""
     return word.lower() == "true" or bool(whole(word)) if isinstance(usual, bool) else whole(word) or usual
 
 

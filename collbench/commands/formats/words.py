@@ -1,4 +1,4 @@
-"""Words of a foreign file: numbers with the digits that were printed, sizes, times and texts; others are refused."""
+"""Parsing of words in foreign files: numbers, sizes, times and texts."""
 
 import math
 import re
@@ -15,7 +15,7 @@ SIZE = re.compile(r"(\d{1,20}(?:\.\d{1,9})?)([KMGT]?)((?:i?B)?)", re.IGNORECASE)
 
 
 def clean(text: object, longest: int = 120) -> str:
-    """Return a foreign word as it can be printed: one line, nothing that a terminal would act upon."""
+    """Return a foreign text as one printable line, without control characters."""
     shown = "".join(char if char.isprintable() else " " for char in str(text)[: 4 * longest])
     return " ".join(shown.split())[:longest]
 
@@ -25,7 +25,7 @@ def number(word: object) -> float | None:
     if isinstance(word, bool) or not isinstance(word, str | int | float):
         return None
 
-    # Python also takes underscores and the digits of every script for a number; no benchmark prints those.
+    # Python also accepts underscores and digits of every script, which no benchmark prints.
     if isinstance(word, str) and not NUMBER.fullmatch(word):
         return None
     try:
@@ -39,7 +39,7 @@ Span = tuple[float, float]
 
 
 def span(word: object, unit: float = 1.0) -> Span | None:
-    """Return between which values a number lies that was rounded to the printed digits; None if it is no number."""
+    """Return the range of values that round to the printed digits; None if the word is not a number."""
     if number(word) is None:
         return None
     value = Decimal(str(word))
@@ -56,12 +56,12 @@ def whole(word: object) -> int | None:
 
 
 def plain(word: str) -> str:
-    """Return a number without what groups its thousands, and other words as they are."""
+    """Return a number without commas between thousands, and other words unchanged."""
     return word.replace(",", "") if THOUSANDS.fullmatch(word) else word
 
 
 def sizes(word: str) -> list[int]:
-    """Return the bytes that a size may mean: `512M` is 2^29, and `512MB` that or 512 million; none of other words."""
+    """Return the possible bytes of a size: `512M` is 2^29, `512MB` is 2^29 or 512 million; [] for other words."""
     match = SIZE.fullmatch(plain(word))
     if not match:
         return []
@@ -73,7 +73,7 @@ def sizes(word: str) -> list[int]:
 
 
 def seconds_of(word: object, unit: float = 1e-6) -> float:
-    """Return seconds from a word that counts `unit`, a power of ten; 0 where no operation could take that time."""
+    """Return the seconds of a word in `unit`, a power of ten; 0 if no operation can take that time."""
     value, power = number(word), round(math.log10(unit))
     if value is None:
         return 0.0
@@ -84,13 +84,13 @@ def seconds_of(word: object, unit: float = 1e-6) -> float:
 
 
 def count(word: object) -> int | None:
-    """Return a number of wrong elements, which may be printed with an exponent; None where nobody counted."""
+    """Return a number of wrong elements, also printed with an exponent; None if it was not counted."""
     value = number(word)
     return None if value is None or value < 0 else int(min(value, float(GREATEST)))
 
 
 def as_mapping(value: object) -> Mapping[str, Any]:
-    """Return the value if it is a mapping, else an empty one: files may come from anywhere."""
+    """Return the value if it is a mapping, else an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -100,5 +100,5 @@ def as_list(value: object) -> list[Any]:
 
 
 def as_texts(value: object) -> list[str]:
-    """Return the texts of a list; none of anything else."""
+    """Return the texts of a list; [] for any other value."""
     return [line for line in as_list(value) if isinstance(line, str)]

@@ -1,4 +1,4 @@
-"""Name the slow rank, link, node or leaf of many, in rounds of disjoint groups, or by a table of pairs."""
+"""`collbench scan`: find the slow rank, link, node or leaf among many."""
 
 from collbench.presence import Command
 

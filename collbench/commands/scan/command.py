@@ -1,4 +1,4 @@
-"""Name the slow rank, link, node or leaf of many, in rounds of disjoint groups, or by a table of pairs.
+"""`collbench scan`: find the slow rank, link, node or leaf among many, by timing disjoint pairs or from a table.
 
 For example:
   collbench scan
@@ -40,12 +40,12 @@ _OF_ROUNDS = "nodes", "inject", "seed", "slow_rank", "budget", "resume", "file"
 _OPTIONS = [
     click.Argument(["file"], required=False, type=PATH, metavar="[TABLE|RUN]"),
     *options_of(ScanRequest),
-    option("--pairs", "Measure every pair, print matrices and judge them.", is_flag=True),
+    option("--pairs", "Measure all pairs, print matrices and judge them.", is_flag=True),
     *options_of(PairsRequest, " ".join(_OF_PAIRS)),
     verdicts.EXIT,
     QUIET,
     json_option("all of it"),
-    option("--exclude-file", "Write the hosts of slow nodes, a line each.", type=PATH, metavar="FILE"),
+    option("--exclude-file", "Write the hosts of slow nodes, one per line.", type=PATH, metavar="FILE"),
     verdicts.junit_option("a member"),
     verdicts.METRICS,
 ]
@@ -53,20 +53,23 @@ _OPTIONS = [
 
 @click.command(params=_OPTIONS)
 def command(**options: Any) -> int:
-    """Find out who of many ranks or nodes is slow: pairs exchange messages, all at once, and are dealt anew each round.
+    """Find the slow rank, link, node or leaf among many, by timing disjoint pairs.
 
-    A slow rank is told from a slow link, node or leaf switch, with an interval of how much.  It ends once everybody is
-    cleared or found slow, after 36 to 80 rounds.  TABLE is CSV of sender, receiver and GB/s; RUN is an earlier scan or
-    what --pairs measured: nothing is measured then.  An OK says what it would have seen.
+    In each round new pairs exchange messages, all pairs at once.  The scan tells slow ranks from slow links, nodes and
+    leaf switches, and prints each slowdown with an interval.  It ends after 36 to 80 rounds, when each member is
+    cleared or found slow.  An OK names the smallest slowdown that the scan would have seen.
 
-    The exit status is 0 if nobody is slow, 3 if somebody is, 4 if somebody is suspected.
+    A TABLE or RUN is judged without a measurement: TABLE is CSV of sender, receiver and GB/s; RUN is an earlier scan or
+    a run of --pairs.
+
+    The exit status is 0 if no member is slow, 3 if one is slow, 4 if one is suspected.
     """
     to = Destinations(options, OUTPUTS)
     with to.aside(), verdicts.errors_for(to.exits):
         to.try_files(options["out"])
         for name, path in to.paths.items():
             if options["file"] and path.resolve() in {(options["file"] / each).resolve() for each in ("", NAME)}:
-                raise UsageError(f"--{name.replace('_', '-')} {path} is what is judged; give another file")
+                raise UsageError(f"--{name.replace('_', '-')} {path} is the input; give another file")
         verdict = _verdict(to, options)
         if not isinstance(verdict, ScanVerdict):
             return verdict
@@ -78,26 +81,27 @@ def command(**options: Any) -> int:
 
 
 def _verdict(to: Destinations, options: dict[str, Any]) -> ScanVerdict | int:
-    """Return the verdict, or the exit status of what has none: an interruption, or another process than the first."""
-    words, pairs, quiet = given(), options["pairs"], options["quiet"]
-    if wrong := [words[name] for name in (_OF_ROUNDS if pairs else _OF_PAIRS) if name in words]:
-        them = format_list(word if word.startswith("-") else "TABLE|RUN" for word in wrong)
-        raise UsageError(f"--pairs and {them}: leave out either" if pairs else f"{them}: add --pairs, or leave it out")
+    """Return the verdict; after an interruption, and on all but the first process, return the exit status."""
+    spellings, pairs, quiet = given(), options["pairs"], options["quiet"]
+    if wrong := [spellings[name] for name in (_OF_ROUNDS if pairs else _OF_PAIRS) if name in spellings]:
+        names = format_list(word if word.startswith("-") else "TABLE|RUN" for word in wrong)
+        fix = "does not go with --pairs; leave one of them out" if pairs else "needs --pairs; add it, or leave {} out"
+        raise UsageError(f"{names} {fix.format(names)}")
     request = made(ScanRequest, options)
     if request.file is not None:
         return judge_stored(request)
     where = socket.gethostname() if request.measured else Path(request.on).stem
     new = None if request.resume else options["out"] or new_folder(["pairs" if pairs else "scan"], where)
     if pairs:
-        size = options["size"] if "size" in words else PairsRequest.size
+        size = options["size"] if "size" in spellings else PairsRequest.size
         session = pairs_session(made(PairsRequest, options | {"ranks": request.usual_ranks, "size": size}), new)
         refuse_few(session.sweep.ranks)
     else:
         session = scan_session(request, new)
-    for path in to.paths.values() if session.leader else ():  # those of a scan that dies keep no earlier verdict
+    for path in to.paths.values() if session.leader else ():  # a scan that dies leaves no earlier verdict behind
         if path.is_file():
             path.unlink()
-    with redirect_stdout(sys.stdout if to.exits == "plain" else sys.stderr):  # others read one line
+    with redirect_stdout(sys.stdout if to.exits == "plain" else sys.stderr):  # other programs read one line
         interrupted = run_session(session, LiveTable(0), quiet=quiet)
         if interrupted or not session.leader:
             return interrupted
@@ -108,20 +112,21 @@ def _verdict(to: Destinations, options: dict[str, Any]) -> ScanVerdict | int:
 
 
 def _lines(verdict: ScanVerdict) -> Iterator[str]:
-    """Yield what is to be said besides the line of the verdict."""
+    """Yield the text before the line of the verdict: notes, faults and advice."""
     for finding in verdict.findings:
         if finding.word is Word.OK:
             yield f"note: {finding}, which is less than --slower"
     if 2 * verdict.empty > verdict.rounds:
-        yield f"note: other programs had the cores in {verdict.empty} of {verdict.rounds} rounds: end them, scan again"
+        rounds = f"{verdict.empty} of {verdict.rounds} rounds"
+        yield f"note: other programs ran on the cores in {rounds}; end them, and scan again"
     for finding in verdict.faulty:
-        yield f"{finding}: >99.9 % sure"  # by SURE, below which nobody is named
+        yield f"{finding}: >99.9 % sure"  # SURE is the limit
         yield from (f"  {line}" for line in advice(finding, verdict))
 
 
 @click.command("pairs", params=[*options_of(PairsRequest), json_option("the rows of the run file")])
 def pairs(as_json: Path | None, out: Path | None, **options: Any) -> int:
-    """Measure every pair of ranks as `collbench scan --pairs` does, which is its name now; the exit status is 0."""
+    """Measure all pairs of ranks: the earlier name of `collbench scan --pairs`.  The exit status is 0."""
     try_output(as_json, "--json FILE", out)
     session = pairs_session(made(PairsRequest, options), out or new_folder(["pairs"], socket.gethostname()))
 
@@ -132,41 +137,38 @@ def pairs(as_json: Path | None, out: Path | None, **options: Any) -> int:
     return measure_and_answer(session, show, as_json)
 
 
-# For other programs: JSON, hosts to exclude, JUnit, metrics; and what to do about a fault.
-
-
 def hosts(finding: ScanFinding, verdict: ScanVerdict) -> list[str]:
-    """Return the hosts of a fault; none of a link, a rail or a switch, which no single host is to blame for."""
+    """Return the hosts of a fault; none for a link, a rail or a switch."""
     kind, name, _ = finding.effect.fault
     nodes = next((level.units for level in verdict.members.levels if level.kind == "node"), ())
     if kind == "node":
         return [name]
-    known = kind == "member" and any(nodes)  # of a process that holds all GPUs the host has no name
-    return [nodes[member] for member in finding.effect.members] if known else []
+    named = kind == "member" and any(nodes)  # a single process with all GPUs gives its host no name
+    return [nodes[member] for member in finding.effect.members] if named else []
 
 
 def reason(finding: ScanFinding) -> str:
-    """Return why a scheduler should drain the node, as `scontrol update ... Reason=` takes it."""
+    """Return the reason to drain the node, for `scontrol update ... Reason=`."""
     seen = finding.effect
     return f"collbench scan: {significant(finding.slower, 3)}x slower in {seen.groups} of {seen.seen} groups"
 
 
 def advice(finding: ScanFinding, verdict: ScanVerdict) -> Iterator[str]:
-    """Yield what to look at next, and how to drain the node."""
+    """Yield the next steps: parts to inspect, and the command that drains the node."""
     kind, name, _ = finding.effect.fault
     if finding.effect.often < 1:
-        yield "it comes and goes: look for throttled clocks, links that retrain (`nvidia-smi -q`, `ibstat`, `dmesg`)"
+        yield "intermittent: look for throttled clocks and retraining links (`nvidia-smi -q`, `ibstat`, `dmesg`)"
     elif kind in ("link", "leaf", "spine", "rail"):
-        yield "look at cables and ports there (`ibdiagnet`, `nvidia-smi nvlink -e`), then scan again"
+        yield "check its cables and ports (`ibdiagnet`, `nvidia-smi nvlink -e`), then scan again"
     else:
-        yield f"look at {name}: clocks, other programs, cards and lanes, as `collbench check` lists them"
+        yield f"check {name}: clocks, other programs, cards and lanes, as `collbench check` lists them"
     for host in hosts(finding, verdict):
         yield f'drain: scontrol update NodeName={host} State=DRAIN Reason="{reason(finding)}"'
 
 
 def measured(verdict: ScanVerdict) -> bool:
-    """Return whether ranks were measured, and not a model of a described system."""
-    return verdict.members.platform != "model"  # collbench.measure.predicted.NAME, which takes a while to import
+    """Return whether ranks were measured, rather than the model of a described system."""
+    return verdict.members.platform != "model"  # collbench.measure.predicted.NAME, without its slow import
 
 
 def document(verdict: ScanVerdict) -> dict[str, Any]:
@@ -195,7 +197,7 @@ def document(verdict: ScanVerdict) -> dict[str, Any]:
 
 
 def _junit(verdict: ScanVerdict) -> str:
-    """Return JUnit's XML: the verdict, who is slow, and each member, which passes if cleared and else is skipped."""
+    """Return JUnit's XML: tests of the verdict, of each fault, and of each member (skipped unless cleared)."""
     slow = {finding.name: finding.judgement for finding in verdict.faulty}
     doubtful = {member: each for each in verdict.findings if each.word is not Word.OK for member in each.effect.members}
     tests = [Judgement("verdict", "", verdict.word, verdict.words), *slow.values()]
@@ -217,9 +219,9 @@ def _metrics(verdict: ScanVerdict) -> str:
     alone = verdicts.braced(mark) if mark else ""
     slower = {verdicts.braced({"name": finding.name} | mark): finding.slower for finding in verdict.faulty}
     families: Mapping[tuple[str, str], Mapping[str, float]] = {
-        ("scan_slower_ratio", "How many times slower a slow member, link or switch is."): slower,
+        ("scan_slower_ratio", "Slowdown of a slow member, link or switch, as a ratio."): slower,
         ("scan_status", f"Verdict of the last scan: {verdicts.STATUS_METRIC}."): {alone: EXITS["nagios"][verdict.word]},
-        ("scan_rank_seconds", "What the last scan cost."): {alone: verdict.rank_seconds},
+        ("scan_rank_seconds", "Cost of the last scan in rank-seconds."): {alone: verdict.rank_seconds},
         ("scan_timestamp_seconds", "When the last scan ended."): {alone: math.floor(time.time())},
     }
     return verdicts.gauges(families)
@@ -231,4 +233,4 @@ OUTPUTS: Mapping[str, Callable[[ScanVerdict], str]] = {
     "junit": _junit,
     "metrics": _metrics,
 }
-"""What can be written into a file, by the name of its option."""
+"""Writers of files by the names of their options."""

@@ -1,6 +1,6 @@
-"""Measures every pair of ranks: in rounds of disjoint pairs at once, and each pair alone.
+"""Measurement of all pairs of ranks, in rounds of disjoint pairs and alone.
 
-Runs alike on every process of the run, as collbench/measure/sampling.py does.
+All processes of the run execute this code alike, as in collbench/measure/sampling.py.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,13 +18,13 @@ from collbench.results.disturbed import Scheduling
 from collbench.units import counted
 
 _REGION, _SAMPLES = 2e-3, 9  # seconds of a sample, and samples of a pair
-_WINDOW = 16  # messages in flight of a bandwidth
-_FEWEST = 3  # samples that stand for a pair
+_WINDOW = 16  # messages in flight when bandwidth is measured
+_FEWEST = 3  # undisturbed samples that a pair needs
 Pairs = Sequence[tuple[int, int]]
 
 
 def matchings(ranks: int) -> Iterator[list[tuple[int, int]]]:
-    """Yield rounds of disjoint pairs in which every pair comes once: the circle method (E. Lucas, 1883)."""
+    """Yield rounds of disjoint pairs, with each pair once in all rounds, by the circle method (E. Lucas, 1883)."""
     around = [*range(ranks), *([-1] if ranks % 2 else [])]
     half = len(around) // 2
     for _ in around[1:]:
@@ -35,7 +35,7 @@ def matchings(ranks: int) -> Iterator[list[tuple[int, int]]]:
 def measure(
     case: Case, names: Sequence[str], platform: Platform, sampling: Sampling, heartbeat: Heartbeat, *_: object
 ) -> Iterator[Result]:
-    """*Collective*: yield a result of each pair, pattern and implementation; CaseFailed if a message is lost."""
+    """*Collective*: yield a result for each pair, pattern and implementation; CaseFailed if a message is lost."""
     work = case.work
     assert isinstance(work, PairMessages)
     patterns = [LATENCY] if case.nbytes <= LATENCY_BYTES else [ONE_WAY, BOTH_WAYS]
@@ -55,31 +55,31 @@ def measure(
             apart = [[pair] for pair in pairs] if work.alone or len(pairs) == 1 else []
             for turn, pattern in product([pairs, *apart] if len(pairs) > 1 else apart, patterns):
                 heartbeat(name, f"{pattern}, {counted(len(turn), 'pair')} at once")
-                of = replace(work, pattern=pattern, at_once=len(turn) > 1)
+                messages = replace(work, pattern=pattern, at_once=len(turn) > 1)
                 for each in (turn, [pair[::-1] for pair in turn])[: 2 if pattern == ONE_WAY else 1]:
-                    yield from _rows(exchanges, of, each, launches[pattern])
+                    yield from _rows(exchanges, messages, each, launches[pattern])
 
 
 def _messages(exchanges: Exchanges, pairs: Pairs, pattern: str) -> tuple[To, int, bool]:
-    """Return to whom each rank sends, how many messages, and whether they are answered."""
+    """Return the peer that each rank sends to, the number of messages, and whether they are answered."""
     to = dict(pairs) | ({receiver: sender for sender, receiver in pairs} if pattern == BOTH_WAYS else {})
     peers = [to.get(rank) for rank in range(exchanges.case.ranks)]
     return peers, 1 if pattern == LATENCY else _WINDOW, pattern == LATENCY and exchanges.answers
 
 
-def _rows(exchanges: Exchanges, of: PairMessages, pairs: Pairs, launches: int) -> Iterator[PairTimes]:
-    """*Collective*: yield a row of each pair: the samples of its slower rank."""
-    to, count, answered = _messages(exchanges, pairs, of.pattern)
-    busy = [rank for pair in pairs for rank in pair]
-    prepared, messages = exchanges.prepared(to, count, answered), count * (1 + answered)
-    taken = exchanges.seconds(prepared, busy, launches, _SAMPLES, messages)
+def _rows(exchanges: Exchanges, work: PairMessages, pairs: Pairs, launches: int) -> Iterator[PairTimes]:
+    """*Collective*: yield a row for each pair, with the samples of its slower rank."""
+    peers, count, answered = _messages(exchanges, pairs, work.pattern)
+    active_ranks = [rank for pair in pairs for rank in pair]
+    prepared, messages = exchanges.prepared(peers, count, answered), count * (1 + answered)
+    seconds = exchanges.seconds(prepared, active_ranks, launches, _SAMPLES, messages)
     platform, note = exchanges.platform.name, exchanges.platform.note | prepared.note
-    exchanges.refuse_wrong(to)
+    exchanges.refuse_wrong(peers)
     for pair in pairs:
-        every, good = together(taken, pair)
-        case = replace(exchanges.case, work=replace(of, sender=pair[0], receiver=pair[1]))
-        enough = len(good) >= _FEWEST
-        # Where ranks outnumber cores, waiting for one is what is measured.
-        spoiled = None if enough or note.oversubscribed else Scheduling(1 - len(good) / len(every))
-        samples = tuple(good if enough else every)
-        yield PairTimes(case, exchanges.way, platform=platform, note=note, seconds=samples, scheduling=spoiled)
+        every, undisturbed = together(seconds, pair)
+        case = replace(exchanges.case, work=replace(work, sender=pair[0], receiver=pair[1]))
+        enough = len(undisturbed) >= _FEWEST
+        # With more ranks than cores, waiting for a core belongs to the measurement.
+        disturbed = None if enough or note.oversubscribed else Scheduling(1 - len(undisturbed) / len(every))
+        samples = tuple(undisturbed if enough else every)
+        yield PairTimes(case, exchanges.way, platform=platform, note=note, seconds=samples, scheduling=disturbed)

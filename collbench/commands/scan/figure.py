@@ -1,4 +1,4 @@
-"""The figure of `collbench scan --pairs`: heat maps of senders and receivers, in the order of the topology."""
+"""The figure of `collbench scan --pairs`: heat maps of senders and receivers."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from collbench.runfile.store import Run
 from collbench.units import format_size, significant
 
 _PANELS = 24
-_NUMBERED = 8  # ranks whose cells have numbers in them
+_NUMBERED = 8  # most ranks of a panel with numbers in its cells
 
 
 def figures(run: Run, request: PlotRequest) -> Named:
@@ -32,7 +32,7 @@ def _figure(panels: Sequence[Sequence[PairTimes]]) -> Figure:
         values = np.full((case.ranks, case.ranks), np.nan)
         values[tuple(zip(*shown, strict=True))] = [*shown.values()]
 
-        # What is slow is dark in all of them.
+        # Slow cells are dark in all panels.
         latency = pair.pattern == LATENCY
         colours = "viridis_r" if latency else "viridis"
         image = axes.imshow(values, cmap=colours, interpolation="nearest", vmin=min(0.0, *shown.values()))
@@ -45,7 +45,7 @@ def _figure(panels: Sequence[Sequence[PairTimes]]) -> Figure:
         axes.grid(visible=False)
         axes.set(xlabel="to rank", ylabel="from rank")
         axes.set_title(f"{rows[0].label}, {pair.pattern}\n{pair.words[-1]}, {format_size(case.nbytes)}")
-    heading(drawn, "Messages between every two ranks: latencies in us, bandwidths in GB/s")
+    heading(drawn, "Messages between all pairs of ranks: latency in us, bandwidth in GB/s")
     return drawn
 
 

@@ -1,7 +1,7 @@
-"""Find members that are slow now and then: more often than noise makes anybody, by a binomial test.
+"""Intermittent faults of a scan, by a binomial test against noise.
 
-Slow rounds of a member in a row count once, since noise too may last some rounds; and a round in which a quarter of all
-groups is slow says nothing of anybody.
+Consecutive slow rounds of a member count once, since noise may last several rounds.  Rounds in which a quarter of all
+groups is slow are left out.
 """
 
 from collections.abc import Sequence
@@ -12,31 +12,31 @@ from collbench.analysis.sequential import FEWEST, MEDIAN, TO_DEVIATION
 from collbench.commands.scan import effects
 from collbench.commands.scan.effects import ACROSS, LIKELY, SURE, Booleans, Effect, Fault, Fit, Integers, chance_of
 
-_HEIGHTS = 1.0, 2.0, 4.0  # of that: little of what disturbs anybody is as slow as a fault
-_LEAST_SHARE = 0.01  # of groups that noise makes slow: rarer ones are not known well enough
-_PERHAPS = 0.1  # chance below which some more rounds are worth it
-_WHILE = 0.25  # share of the rounds from which on a member that was slow for a while is suspected
-_EVENT = 0.7  # share of what crosses a unit that is slow in a round, where the unit is
+_HEIGHTS = 1.0, 2.0, 4.0  # thresholds, in units of the limit; noise rarely reaches the higher ones
+_LEAST_SHARE = 0.01  # least share of groups that noise slows; a smaller estimate is too uncertain
+_PERHAPS = 0.1  # probability of noise below which more rounds may help
+_WHILE = 0.25  # share of slow rounds at which a member that was slow for a while is suspected
+_EVENT = 0.7  # share of slow groups across a unit in a round that makes the unit slow
 _MOST = 8  # faults
-_SEEN = 0.99  # of faults in sight that are seen
+_SEEN = 0.99  # share of faults at the limit of sight that are found
 
 
 class Intermittent:
-    """Faults that come and go, in the groups of all sizes that nothing else explains."""
+    """Intermittent faults, from the groups of all sizes that no lasting effect explains."""
 
     def __init__(self, fits: Sequence[Fit]) -> None:
         self._members = fits[0].times.members
         self._count = len(self._members.names)
         self.least = max(max(fit.limit, effects.FOUND * fit.deviation) for fit in fits)
-        """Logarithm above which a group was slow, of the size whose times scatter most."""
+        """Logarithm of the smallest slowdown that counts, at the size with the largest scatter."""
         self.open = False
-        """Whether more rounds might tell that somebody comes and goes."""
+        """Whether more rounds might show an intermittent fault."""
         parts = []
         for fit in fits:
             free = (fit.slows == 0) & fit.calm
-            if again := [ends for ends, seen in fit.pending.items() if seen > 1]:  # it may be the link
+            if again := [ends for ends, seen in fit.pending.items() if seen > 1]:  # the link itself may be slow
                 free &= ~np.isin(fit.codes(), np.array(again) @ [self._count, 1])
-            if self._count > effects.EVERY_LINK:  # a link that was measured again tells of itself
+            if self._count > effects.EVERY_LINK:  # repeats of a link are left out: they were chosen for being slow
                 first = np.unique(np.where(free, fit.codes(), -1), return_index=True)[1]
                 free &= np.isin(np.arange(len(free)), first)
             height = fit.above / max(fit.limit, effects.FOUND * fit.deviation)
@@ -49,7 +49,7 @@ class Intermittent:
             self.effects.append(found)
 
     def rarest(self, without: Sequence[int]) -> float:
-        """Return the smallest share of the rounds in which a member, but those, would have been suspected."""
+        """Return the smallest share of slow rounds that makes a member suspect; members in `without` are left out."""
         from scipy.special import betaincinv
 
         begins, seen = self._runs(self._height > 1)
@@ -60,18 +60,18 @@ class Intermittent:
         return float(betaincinv(enough[0], rounds - enough[0] + 1, _SEEN)) if len(enough) else 1.0
 
     def _member(self) -> Effect | None:
-        """Take the member that begins to be slow most surprisingly often."""
+        """Return the effect of the member whose slow periods are the least likely as noise; None if noise is likely."""
         best, least = -1, 1.0
         for height in _HEIGHTS:
             begins, seen = self._runs(self._height > height)
-            share = (begins.sum() - begins + 0.5) / (seen.sum() - seen + 1)  # of the others
+            share = (begins.sum() - begins + 0.5) / (seen.sum() - seen + 1)  # of the other members
             chances = self._count * len(_HEIGHTS) * chance_of(begins, seen, np.maximum(share, _LEAST_SHARE))
             chances[begins < FEWEST] = 1.0
             if chances.min() < least:
                 best, least = int(np.argmin(chances)), float(chances.min())
         if least < _PERHAPS:
             self.open |= least >= SURE
-        if least >= LIKELY:  # what lasts a while may be noise, but is no OK either
+        if least >= LIKELY:  # a long slow period may be noise, but it prevents an OK
             both = self._groups[self._height > 1], self._groups
             slow, seen = (np.bincount(each.ravel(), minlength=self._count) for each in both)
             share = (slow.sum() - slow + 0.5) / (seen.sum() - seen + 1)
@@ -83,7 +83,7 @@ class Intermittent:
         return self._taken(Fault("member", self._members.names[best]), [best], mine, least)
 
     def _runs(self, hit: Booleans) -> tuple[Integers, Integers]:
-        """Return how often each member began to be slow, round by round, and how often it might have."""
+        """Return by member the number of slow periods, and of rounds in which one could have begun."""
         who = self._groups.ravel()
         order = np.argsort(who.astype(np.uint16 if self._count < 2**16 else np.int64), kind="stable")
         who, slow = who[order], np.repeat(hit, self._groups.shape[1])[order]
@@ -93,7 +93,7 @@ class Intermittent:
         return begins, np.bincount(who[~goes_on], minlength=self._count)
 
     def _unit(self, fit: Fit) -> Effect | None:
-        """Take a unit of a level in some rounds of which nearly all that crosses it is slow."""
+        """Return the effect of a unit with rounds in which nearly all groups that cross it are slow, or None."""
         for level in fit.times.levels:
             units = len(level.names)
             if level.kind == "rail" or units == 2:
@@ -116,7 +116,7 @@ class Intermittent:
         return None
 
     def _taken(self, fault: Fault, members: Sequence[int] | Integers, mine: Booleans, chance: float) -> Effect:
-        """Return the effect on the slow ones of these groups, and look at these groups no more."""
+        """Return the effect on the slow groups among `mine`; remove `mine` from further tests."""
         above, seen = self._above[mine & (self._height > 1)], int(np.count_nonzero(mine))
         slower = float(np.median(above))
         error = TO_DEVIATION * float(np.median(np.abs(above - slower))) * np.sqrt(MEDIAN / len(above))

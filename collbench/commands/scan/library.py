@@ -1,4 +1,4 @@
-"""`collbench.scan`: who of many members is slow, by ranks, by a described system, or by a table."""
+"""`collbench.scan`: scans of ranks, described systems, runs and tables."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -27,23 +27,23 @@ from collbench.runfile.store import NAME, Run, read
 from collbench.topology import files
 from collbench.units import QUANTITY, format_list, format_size, parse_share, parse_size
 
-SLOW_FACTOR = 2.0  # of a slow rank, if none is given
+SLOW_FACTOR = 2.0  # default factor of --slow-rank
 Cells = Mapping[tuple[int, int], float]  # seconds of a message, by sender and receiver
-Tables = Mapping[str, tuple[Cells, bool]]  # and whether messages went one way
-_MOST, _LEAST = 4096, 1e-9  # members of a table; GB/s
-_USUAL_RANKS = 4  # on a CPU: two cannot be told apart
-_FAULTS = "Faults of a described system: speeds of node, leaf, link, send, receive, or with a share of the rounds."
-_SLOW_RANK = f"Make a rank FACTOR times as slow, {SLOW_FACTOR:g} if not given; several times for several ranks."
+Tables = Mapping[str, tuple[Cells, bool]]  # cells by name, with whether messages went one way
+_MOST, _LEAST = 4096, 1e-9  # most members of a table; least GB/s
+_USUAL_RANKS = 4  # on a CPU; with two ranks the slow one is not identifiable
+_FAULTS = "Faults of a described system: relative speeds of parts, optionally in a share of the rounds."
+_SLOW_RANK = f"Slow a rank down by FACTOR, {SLOW_FACTOR:g} by default; repeat for several ranks."
 _Inject = Opt("--inject", _FAULTS, metavar="node=37:0.9,leaf=3:0.7,link=1-2:0.5,flaky=99:0.6@0.2")
 _Where = Opt(
     "--on",
-    "Where the ranks live, or a described system to try a scan on.",
+    "Platform of the ranks, or a described system to simulate.",
     metavar=f"{'|'.join(words.places())}|SYSTEM|FILE.toml",
     complete=files.names,
 )
-_Slower = Opt("--slower", "How much slower than the others is too slow.", "10%, on a CPU 20%", unit=SHARE, above=0)
-_Budget = Opt("--budget", "No new round begins that would end after this time.", unit=TIME, above=0)
-_Resume = Opt("--resume", "Go on with a scan that was interrupted, into its run file.", metavar="RUN")
+_Slower = Opt("--slower", "Tolerated slowdown over the other members.", "10%, on a CPU 20%", unit=SHARE, above=0)
+_Budget = Opt("--budget", "Time for rounds.", unit=TIME, above=0)
+_Resume = Opt("--resume", "Continue an interrupted scan in its run file.", metavar="RUN")
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,14 @@ class ScanRequest(Request):
 
     on: Annotated[str, _Where] = "auto"
     _: KW_ONLY
-    file: Annotated[Path | str | None, Opt("", "A run of a scan or of pairs, or a table, to judge instead.")] = None
+    file: Annotated[Path | str | None, Opt("", "A run of a scan or of pairs, or a table, to judge.")] = None
     ranks: Annotated[
         int | None, Opt("-g --ranks --ngpus", "Number of ranks.", "every GPU, and 4 on a CPU", "N", least=1)
     ] = None
     nodes: words.Nodes = None
     inject: Annotated[Sequence[str], _Inject] = ()
-    seed: Annotated[int, Opt("--seed", "Draws the noise of a described system.", metavar="N", least=0)] = 0
-    size: Annotated[words.Names, Opt("--size", "Bytes of messages, of rounds in turn.", metavar="SIZE[,SIZE]")] = (
-        "8K,1M"
-    )
+    seed: Annotated[int, Opt("--seed", "Seed of the noise of a described system.", metavar="N", least=0)] = 0
+    size: Annotated[words.Names, Opt("--size", "Message sizes, alternating by round.", metavar="SIZE[,SIZE]")] = "8K,1M"
     slower: Annotated[float | str | None, _Slower] = None
     slow_rank: Annotated[Sequence[str], Opt("--slow-rank", _SLOW_RANK, metavar="R[:FACTOR]")] = ()
     budget: Annotated[words.Time, _Budget] = "60s"
@@ -72,46 +70,46 @@ class ScanRequest(Request):
 
     @property
     def measured(self) -> bool:
-        """Whether ranks are measured, and no described system is tried."""
+        """Whether ranks are measured, rather than a described system simulated."""
         return self.on in words.places()
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The bytes of messages; UsageError for sizes that no message has."""
+        """The message sizes in bytes; UsageError for an impossible size."""
         sizes = tuple(dict.fromkeys(parse_size(name, "--size") for name in split_names(self.size)))
         if not sizes or not 1 <= min(sizes) <= max(sizes) <= 2**31:
-            raise UsageError(f"--size {self.size} is impossible; give sizes from 1 to 2G, such as 8K,1M")
+            raise UsageError(f"--size {self.size} is impossible; give sizes from 1 to 2G, as in 8K,1M")
         return sizes
 
     @property
     def usual_ranks(self) -> int | None:
-        """How many ranks are started; None: as many as the launcher has, or as there are GPUs."""
+        """The number of ranks to start; None: all ranks of the launcher, or one for each GPU."""
         cpu = self.ranks is None and not launched() and (on_auto() if self.on == "auto" else self.on) == "cpu"
         return _USUAL_RANKS if cpu else self.ranks
 
     def share(self, platform: str) -> float:
-        """Return how much slower is too slow on a platform."""
+        """Return the tolerated slowdown on a platform, as a share."""
         return usual_slower(platform) if self.slower is None else parse_share(self.slower, "--slower")
 
     def refuse_besides(self, allowed: str, why: str) -> None:
-        """Raise UsageError that says why for whatever is given besides that option."""
-        words = [(name, each) for name, each in declared(ScanRequest).items() if each.opt.names]
-        given = {each.opt.name for name, each in words if not each.usual(getattr(self, name))}
+        """Raise UsageError with the reason `why` if options other than `allowed` are given."""
+        options = [(name, each) for name, each in declared(ScanRequest).items() if each.opt.names]
+        given = {each.opt.name for name, each in options if not each.usual(getattr(self, name))}
         if others := sorted(given - {allowed}):
-            raise UsageError(f"{why}; leave {format_list(others)} out")
+            raise UsageError(f"{why}; leave out {format_list(others)}")
 
 
 @takes(ScanRequest)
 def scan(request: ScanRequest) -> ScanVerdict:
-    """Name the slow rank, link, node or leaf, in rounds of disjoint groups, as `collbench scan` does.
+    """Find the slow rank, link, node or leaf among many, by timing disjoint pairs.
 
     Returns:
-        The verdict: `word`, `faulty` with how much slower each is, `suspects`, `sight`, and what it cost.
+        The verdict: `word`, `faulty` with the slowdown of each fault, `suspects`, `sight`, and the cost.
 
     Raises:
-        UsageError: Something does not exist or cannot be.
-        PlatformError: The hardware cannot do it.
-        RunFileError: `file` is no run of a scan and no table.
+        UsageError: An argument is not valid, or a file does not exist.
+        PlatformError: The hardware cannot run the request.
+        RunFileError: `file` is neither a run of a scan or of pairs, nor a table.
         StorageError: The run can no longer be written.
 
     >>> import collbench
@@ -127,18 +125,18 @@ def scan(request: ScanRequest) -> ScanVerdict:
 
 def judge_stored(request: ScanRequest) -> ScanVerdict:
     """Return the verdict of the file of a request."""
-    request.refuse_besides("--slower", f"{request.file} is judged, and nothing measured")
+    request.refuse_besides("--slower", f"{request.file} is judged as it was measured")
     return judge_file(Path(str(request.file)), None if request.slower is None else request.share(""))
 
 
 def scan_session(request: ScanRequest, folder: Path | None) -> Session:
-    """Return the session of a request: of ranks, with those of an outside launcher if there are any, or of a system."""
+    """Return the session of a request, with ranks (of a launcher if there is one) or a described system."""
     if request.resume is not None:
         return _resumed(request)
     if not request.measured:
         return _tried(request, folder)
     if request.inject:
-        raise UsageError("--inject is for described systems; on ranks use --slow-rank, or leave it out")
+        raise UsageError("--inject is for described systems; use --slow-rank to slow ranks down")
     joined, sizes = launched(), request.sizes
     exchange = SweepRequest(
         "sendrecv", on=request.on, ranks=request.usual_ranks, nodes=request.nodes, impl="library",
@@ -154,22 +152,22 @@ def scan_session(request: ScanRequest, folder: Path | None) -> Session:
 
 
 def _resumed(request: ScanRequest) -> Session:
-    request.refuse_besides("--resume", "--resume goes on as the run began")
+    request.refuse_besides("--resume", "--resume continues with the run's own options")
     session = resuming_session(Path(request.resume or ""))
     if not session or not isinstance(session.sweep.works[0], Scan):
-        raise UsageError(f"--resume {request.resume} is of no scan; `collbench sweep --resume` goes on with a sweep")
+        raise UsageError(f"--resume {request.resume} is not a scan; use `collbench sweep --resume` for a sweep")
     if session.sweep.works[0].group != 2:
-        raise UsageError(f"--resume {request.resume} is of larger groups than pairs, which are measured no more")
+        raise UsageError(f"--resume {request.resume} measured larger groups than pairs, which scan no longer supports")
     return session
 
 
 def _tried(request: ScanRequest, folder: Path | None) -> Session:
-    from collbench.commands.scan.simulated import Simulated  # the model takes as long as all the rest
+    from collbench.commands.scan.simulated import Simulated  # a slow import, only needed for the model
 
     if request.slow_rank or request.ranks or launched():
         raise UsageError(
-            f"--on {request.on} is a described system, of which nothing is measured; use --inject instead of "
-            "--slow-rank, --nodes instead of --ranks, and no launcher"
+            f"--on {request.on} is a described system and has no ranks; use --inject instead of --slow-rank, --nodes "
+            "instead of --ranks, and no launcher"
         )
     system = find_system(request.on, words.places())
     system = system.of(request.nodes or system.nodes)
@@ -179,11 +177,11 @@ def _tried(request: ScanRequest, folder: Path | None) -> Session:
     return Session(simulated, simulated.sweep, None, folder, modelled=True)
 
 
-# Tables: a run of pairs, or CSV of sender, receiver and GB/s.
-
-
 def judge_file(path: Path, slower: float | None) -> ScanVerdict:
-    """Judge a run of a scan or of pairs, or a CSV table, by default by 10 %, on a CPU 20 %; else RunFileError."""
+    """Judge a run of a scan or of pairs, or a CSV table; RunFileError for other files.
+
+    `slower` is the tolerated slowdown, by default 10 %, on a CPU 20 %.
+    """
     if path.is_dir() or path.suffix == Path(NAME).suffix:
         return judge_run(read(path), slower)
     names, cells = _csv(path)
@@ -197,10 +195,10 @@ def judge_run(run: Run, slower: float | None) -> ScanVerdict:
         return judge(run.results, slower)
     every, topology = matrices(run.results), run.header.topology
     if not every:
-        raise RunFileError(f"{run.path} is of no scan and of no pairs; `collbench check` judges other runs")
+        raise RunFileError(f"{run.path} is not a run of a scan or of pairs; use `collbench check` for other runs")
     tables = {}
     for (name, nbytes, pattern, at_once), rows in every.items():
-        if not at_once or (name, nbytes, pattern, False) not in every:  # what pairs contend for slows them at once
+        if not at_once or (name, nbytes, pattern, False) not in every:  # prefer pairs alone: at once they contend
             cells = {(row.pair.sender, row.pair.receiver): row.typical for row in rows}
             tables[f"{name}, {pattern}, {format_size(nbytes)}"] = cells, pattern == ONE_WAY
     first: PairTimes = next(iter(every.values()))[0]
@@ -223,20 +221,20 @@ def _judged(
 
 
 def _csv(path: Path) -> tuple[list[str], Cells]:
-    """Return the names of a table's members, and the seconds of a gigabyte from one to another."""
+    """Return the names of a table's members, and the seconds per gigabyte by sender and receiver."""
     names: dict[str, int] = {}
     cells: dict[tuple[int, int], float] = {}
     lines = (line.decode("utf-8-sig", "replace").rstrip("\r\n") for _, line in read_lines(path, RunFileError))
     for number, line in enumerate(lines, 1):
         row = [cell.strip().strip('"') for cell in line.split(",")]
-        if not any(row) or (number == 1 and not any(map(str.isdigit, row[-1]))):  # the names of the columns
+        if not any(row) or (number == 1 and not any(map(str.isdigit, row[-1]))):  # an empty line or the heading
             continue
         ends = tuple(names.setdefault(name, len(names)) for name in row[:2])
         match = QUANTITY.fullmatch(row[-1])
         rate = float(match[1]) if match and not match[2] else 0.0
         if len(row) != 3 or not all(row) or not _LEAST < rate < 1 / _LEAST or len(names) > _MOST or ends in cells:
-            what = "not sender, receiver and GB/s above 0, with commas between, each pair once"
-            raise RunFileError(message(f"{path}, line {number}: {what}"))
+            form = "expected sender, receiver and GB/s above 0, separated by commas, each pair once"
+            raise RunFileError(message(f"{path}, line {number}: {form}"))
         if len(set(ends)) > 1:
             cells[ends[0], ends[1]] = 1 / rate
     return list(names), cells

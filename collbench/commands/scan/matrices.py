@@ -1,4 +1,4 @@
-"""`collbench.pairs`, and `collbench scan --pairs`: latency and bandwidth of every pair of ranks, as matrices."""
+"""`collbench.pairs` and `collbench scan --pairs`: matrices of latency and bandwidth."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -20,21 +20,23 @@ from collbench.results import Result, Skipped, by_key
 from collbench.runfile.store import Run
 from collbench.units import format_size, parse_size, significant
 
-_MOST = 200  # characters of a line where there is no terminal
+_MOST = 200  # characters of a line without a terminal
 _BY_NAME = {pattern.replace(" ", "-"): (pattern,) for pattern in PATTERNS}
 
 
 @dataclass(frozen=True)
 class PairsRequest(Request):
-    """Which pairs to measure, with what messages."""
+    """The pairs to measure, and their messages."""
 
     ranks: words.Ranks = None
     _: KW_ONLY
     on: words.Here = "auto"
-    impl: Annotated[words.Names, Opt("--impl", "What sends: library (mpi, nccl), copy, kernel.", unit=NAMES)] = "all"
-    size: Annotated[words.Size, Opt("--size", "Bytes of a bandwidth's message.", unit=SIZE, least=9, most=2**31)] = "4M"
-    alone: Annotated[int, Opt("--alone", "Measure pairs alone too, of at most N ranks.", metavar="N", least=0)] = 16
-    patterns: Annotated[words.Names, Opt("--patterns", f"What to measure: {', '.join(_BY_NAME)}.", unit=NAMES)] = "all"
+    impl: Annotated[words.Names, Opt("--impl", "Senders: library (mpi, nccl), copy, kernel.", unit=NAMES)] = "all"
+    size: Annotated[words.Size, Opt("--size", "Message size for bandwidth.", unit=SIZE, least=9, most=2**31)] = "4M"
+    alone: Annotated[int, Opt("--alone", "Also measure each pair alone, with up to N ranks.", metavar="N", least=0)] = (
+        16
+    )
+    patterns: Annotated[words.Names, Opt("--patterns", f"Patterns: {', '.join(_BY_NAME)}.", unit=NAMES)] = "all"
     timeout: words.Timeout = "60s"
     out: words.Out = None
     each: Annotated[Callable[[Result], object] | None, Opt("", "Called with every result as it arrives.")] = None
@@ -42,15 +44,15 @@ class PairsRequest(Request):
 
 @takes(PairsRequest)
 def pairs(request: PairsRequest) -> Run:
-    """Measure latency and bandwidth of every pair of ranks, alone and at once, as `collbench scan --pairs` does.
+    """Measure latency and bandwidth of all pairs of ranks, alone and at once.
 
     Returns:
-        The run, with a result for each pair, pattern and implementation: `pair` says whose it is, `times` are seconds
-        of a message, `rate` is in bytes per second.
+        The run, with a result for each pair, pattern and implementation: `pair` has sender, receiver and pattern,
+        `times` are seconds per message, `rate` is in bytes per second.
 
     Raises:
-        UsageError: Something does not exist or cannot be.
-        PlatformError: The hardware cannot do it.
+        UsageError: An argument is not valid.
+        PlatformError: The hardware cannot run the request.
         StorageError: The run can no longer be written.
 
     >>> import collbench
@@ -63,7 +65,7 @@ def pairs(request: PairsRequest) -> Run:
 
 
 def pairs_session(request: PairsRequest, folder: Path | None) -> Session:
-    """Return the session of a request, with the ranks of an outside launcher if there are any."""
+    """Return the session of a request, with the ranks of a launcher if there is one."""
     joined, largest = launched(), parse_size(str(request.size))
     messages = SweepRequest(
         "sendrecv", on=request.on, ranks=request.ranks, impl="library", minbytes=LATENCY_BYTES, maxbytes=largest,
@@ -82,7 +84,7 @@ def pairs_session(request: PairsRequest, folder: Path | None) -> Session:
 
 
 def _chosen(option: str, names: words.Names, known: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Return what these names stand for, each once."""
+    """Return the values of the names, each once; `known` maps a name to its values."""
     chosen: list[str] = []
     for name in split_names(names) or [""]:
         if name not in known:
@@ -92,23 +94,23 @@ def _chosen(option: str, names: words.Names, known: Mapping[str, Sequence[str]])
 
 
 def matrices(results: Sequence[Result]) -> dict[tuple[str, int, str, bool], list[PairTimes]]:
-    """Return the results of pairs by implementation, bytes, pattern and whether at once: a matrix each."""
+    """Group the results of pairs into matrices by implementation, bytes, pattern and whether all pairs ran at once."""
     rows = [row for row in results if isinstance(row, PairTimes)]
     return by_key(rows, lambda row: (row.label, row.case.nbytes, row.pair.pattern, row.pair.at_once))
 
 
 def cells(rows: Sequence[PairTimes]) -> dict[tuple[int, int], float]:
-    """Return what a matrix shows, by sender and receiver: microseconds of a latency, else GB/s of one direction."""
-    found = {}
+    """Return the cells of a matrix by sender and receiver: latency in microseconds, or GB/s of one direction."""
+    values = {}
     for row in rows:
         ends = row.pair.sender, row.pair.receiver
         for place in (ends,) if row.pair.pattern == ONE_WAY else (ends, ends[::-1]):
-            found[place] = 1e6 * row.typical if row.pair.pattern == LATENCY else row.rate / 1e9
-    return found
+            values[place] = 1e6 * row.typical if row.pair.pattern == LATENCY else row.rate / 1e9
+    return values
 
 
 def lines(results: Sequence[Result]) -> Iterator[str]:
-    """Yield the matrices, how much slower they are at once than alone, and what was skipped."""
+    """Yield the matrices, the slowdown of pairs at once over pairs alone, and skipped cases."""
     every = matrices(results)
     for (name, nbytes, pattern, at_once), rows in every.items():
         unit = "us" if pattern == LATENCY else "GB/s of each direction" if pattern == BOTH_WAYS else "GB/s"
@@ -122,7 +124,7 @@ def lines(results: Sequence[Result]) -> Iterator[str]:
 
 
 def _matrix(values: Mapping[tuple[int, int], float]) -> Iterator[str]:
-    """Yield senders down and receivers across; of many ranks the range alone."""
+    """Yield a table of senders (down) and receivers (across), or only the range if it is too wide."""
     ranks = sorted({end for pair in values for end in pair})
     if 7 * len(ranks) + 4 > (room() or _MOST):
         low, high, middle = (significant(of(values.values()), 3) for of in (min, max, median))

@@ -1,11 +1,11 @@
-"""Carries a scan out: rounds of exchanges in groups, until another round would change nothing.
+"""Measurement of a scan: rounds of pairs, until the verdict is sure.
 
-Runs alike on every process of the run; only the first one thinks, since all must choose the same groups.
+All processes of the run execute this code alike; only the first one chooses the groups.
 
-Of few members every pair comes once in a cycle (the circle method: E. Lucas, 1883), so that links are seen too.  Many
-are dealt anew each round, suspects apart; in every second round half of each leaf's members stay among themselves: that
-tells a leaf's nodes from its uplinks.  In some rounds only the first of each pair sends.  A link that looks slow
-is measured again.
+With few members, each pair comes once in a cycle (the circle method: E. Lucas, 1883), so that all links are measured.
+With many members, pairs are drawn anew each round, with suspects in different pairs.  In every second round, half of
+each leaf's members are paired within the leaf, which tells a leaf's nodes from its uplinks.  In some rounds only the
+first member of each pair sends.  A link that looks slow is measured again.
 """
 
 import os
@@ -30,16 +30,16 @@ from collbench.platforms.processes import node_name
 from collbench.results import Result
 
 REGION, SAMPLES = 1e-3, 9  # seconds of a sample, and samples of a group in a round
-_CROWDED = 25  # samples where ranks take turns on a core
-_FEWEST = 3  # samples of a group that counts
-_CYCLE, _ONE_WAY = 3, 3  # every so manieth cycle or round is one way
-_SPELL = 6  # rounds after which what disturbed a link for a while is over
-_LINKS = 8  # of so many members at most one link that looks slow is measured again
-_ENOUGH = 12  # groups of a slow member after which it is left out, in as many rounds before the least
+_CROWDED = 25  # samples if ranks share a core
+_FEWEST = 3  # undisturbed samples that a group needs
+_CYCLE, _ONE_WAY = 3, 3  # every third cycle or round is one way
+_SPELL = 6  # rounds before a link is measured again; short disturbances are over by then
+_LINKS = 8  # members per link that is measured again in a round
+_ENOUGH = 12  # groups after which a slow member is left out, from that many rounds before LEAST_ROUNDS on
 
 
 class RoundPlan(NamedTuple):
-    """A round: disjoint pairs, shape (pairs, 2); one way, only the first of each sends."""
+    """A round of disjoint pairs, shape (pairs, 2); with `one_way` only the first member of each sends."""
 
     groups: Integers
     one_way: bool = False
@@ -49,10 +49,10 @@ class RoundPlan(NamedTuple):
 def measure(
     case: Case, names: Sequence[str], platform: Platform, sampling: Sampling, heartbeat: Heartbeat, *_: object
 ) -> Iterator[Result]:
-    """*Collective*: yield who takes part, and then each round; CaseFailed if an exchange fails or takes too long."""
+    """*Collective*: yield the members, then each round; CaseFailed if an exchange fails or takes too long."""
     work, team = case.work, platform.team
     assert isinstance(work, Scan)
-    heartbeat(names[0], "finding out who takes part")
+    heartbeat(names[0], "finding the members")
     case = replace(case, work=replace(work, before=(), lost=()))
     row = members_of(platform, case, names[0])
     if not work.before and not work.lost:
@@ -90,7 +90,7 @@ def measure(
 
 
 def _calibrated(case: Case, name: str, platform: Platform, work: Scan) -> tuple[Exchanges, int]:
-    """*Collective*: return what exchanges messages, by copies without a library, and how many a sample has."""
+    """*Collective*: return the exchanges and the messages per sample; without a library, messages are copies."""
     pairs: To = [rank ^ 1 if rank ^ 1 < case.ranks else None for rank in range(case.ranks)]
     exchanges = Exchanges(case, name, platform, dict(work.slow))
     try:
@@ -101,31 +101,31 @@ def _calibrated(case: Case, name: str, platform: Platform, work: Scan) -> tuple[
 
 
 def _round(exchanges: Exchanges, plan: RoundPlan, launches: int, begin: partial[None]) -> dict[tuple[int, ...], float]:
-    """*Collective*: return the seconds of each group of a round, but of those whose ranks had to wait for a core."""
-    # Ranks that take turns on a core would wait for each other: then a group has the cores alone.
+    """*Collective*: return the seconds of each group of a round, without groups that other programs disturbed."""
+    # If ranks share cores, the groups run one after another: ranks of several groups would wait for each other.
     crowded = exchanges.platform.note.oversubscribed
     turns = [[group] for group in plan.groups.tolist()] if crowded else [plan.groups.tolist()]
     seconds: dict[tuple[int, ...], float] = {}
     for turn in turns:
         begin()
-        to: list[int | None] = [None] * exchanges.case.ranks
+        peers: list[int | None] = [None] * exchanges.case.ranks
         for group in turn:
             for place, rank in enumerate(group[: 1 if plan.one_way else None]):
-                to[rank] = group[(place + 1) % len(group)]
-        busy = [rank for group in turn for rank in group]
+                peers[rank] = group[(place + 1) % len(group)]
+        active_ranks = [rank for group in turn for rank in group]
         samples = _CROWDED if crowded else SAMPLES
-        taken = exchanges.seconds(exchanges.prepared(to), busy, launches, samples, IN_FLIGHT)
-        exchanges.refuse_wrong(to)
+        times = exchanges.seconds(exchanges.prepared(peers), active_ranks, launches, samples, IN_FLIGHT)
+        exchanges.refuse_wrong(peers)
         for group in turn:
-            _, good = together(taken, group)
-            if len(good) >= _FEWEST:
-                seconds[tuple(group)] = quartile(good)
+            _, undisturbed = together(times, group)
+            if len(undisturbed) >= _FEWEST:
+                seconds[tuple(group)] = quartile(undisturbed)
     return seconds
 
 
 def members_of(platform: Platform, case: Case, implementation: str) -> Members:
-    """*Collective*: return the ranks by name, and their nodes, switches and rails as far as the launcher says them."""
-    path = os.environ.get("SLURM_TOPOLOGY_ADDR", "").split(".")[:-1]  # of switches, the topmost first
+    """*Collective*: return the names of ranks, and their nodes, switches and rails if the launcher gives them."""
+    path = os.environ.get("SLURM_TOPOLOGY_ADDR", "").split(".")[:-1]  # switches, the topmost first
     where: dict[int, tuple[str, ...]] = {}
     for of_process in platform.team.exchange({rank: (node_name()[0], *reversed(path)) for rank in platform.local}):
         where |= of_process
@@ -146,11 +146,8 @@ def members_of(platform: Platform, case: Case, implementation: str) -> Members:
     return Members(case, implementation, platform=platform.name, names=tuple(names), levels=tuple(levels))
 
 
-# Which groups to measure next.
-
-
 class Scanner:
-    """The first process's knowledge of a scan: its members, its rounds, and the groups to measure next."""
+    """The state of a scan on the first process: its rounds so far, and the choice of the next groups."""
 
     def __init__(self, members: Members, work: Scan, rounds: Sequence[Round] = ()) -> None:
         self._work, self._sizes, self.count = work, work.sizes or (members.case.nbytes,), 0
@@ -158,20 +155,20 @@ class Scanner:
         for each in rounds:
             self.add(each)
         self.verdict: ScanVerdict = self._evidence.verdict()
-        """What is known so far."""
+        """The verdict of the rounds so far."""
 
     def add(self, measured: Round) -> None:
-        """Take a round."""
+        """Add a round."""
         self.count += 1
         self._evidence.add(measured)
 
     def next(self) -> RoundPlan | None:
-        """Return the next round; None once another would change nothing, or after MOST_ROUNDS."""
+        """Return the next round; None if the verdict is sure, or after MOST_ROUNDS."""
         self.verdict = self._evidence.verdict()
         if self.verdict.sure or self.count >= MOST_ROUNDS:
             return None
         size, out = self._sizes[self.count % len(self._sizes)], {*self._work.lost}
-        if self.count > LEAST_ROUNDS - _ENOUGH:  # who is slow in all its groups would only slow others
+        if self.count > LEAST_ROUNDS - _ENOUGH:  # a member that is always slow only slows its peers
             lasting = [
                 each.effect for each in self.verdict.faulty if each.effect.often == 1 and not each.effect.fault.way
             ]
@@ -184,7 +181,7 @@ class Scanner:
 
 
 def choose(fit: Fit, suspected: bool, out: Sequence[int]) -> RoundPlan:
-    """Return the next round of pairs, without the members `out`; `suspected` says that somebody is."""
+    """Return the next round of pairs, without the members `out`; `suspected` says that there is a suspect."""
     number, count = fit.times.rounds, fit.times.count
     random, there = np.random.default_rng([number, count]), np.setdiff1d(np.arange(count), out)
     one_way = suspected and number % 2 == 1
@@ -195,24 +192,24 @@ def choose(fit: Fit, suspected: bool, out: Sequence[int]) -> RoundPlan:
     else:
         groups = _dealt(fit, number, there, out, random)
         one_way |= number % _ONE_WAY == _ONE_WAY - 1
-    if one_way:  # the end that has sent less
+    if one_way:  # the end that has sent less often sends
         sent = np.bincount(fit.groups[fit.one_way, 0], minlength=count) + random.random(count)
         groups = np.where((sent[groups[:, 0]] > sent[groups[:, 1]])[:, None], groups[:, ::-1], groups)
     return RoundPlan(groups, one_way)
 
 
 def _dealt(fit: Fit, number: int, there: Integers, out: Sequence[int], random: np.random.Generator) -> Integers:
-    """Return links that look slow, in every second round pairs inside units of levels, and all others by chance."""
+    """Return the pairs of a round: links that look slow, pairs within units in every second round, and random pairs."""
     parts: list[Integers] = []
     codes, back = np.unique(fit.codes()[::-1], return_index=True)
-    last, busy = dict(zip(codes.tolist(), fit.round[::-1][back].tolist(), strict=True)), set(out)
+    last, paired = dict(zip(codes.tolist(), fit.round[::-1][back].tolist(), strict=True)), set(out)
     for first, second in sorted(fit.pending, key=lambda link: -fit.pending[link])[: max(1, len(there) // _LINKS)]:
-        if fit.round[-1] - last[first * fit.times.count + second] >= _SPELL and not {first, second} & busy:
+        if fit.round[-1] - last[first * fit.times.count + second] >= _SPELL and not {first, second} & paired:
             parts.append(np.array([[first, second]]))
-            busy |= {first, second}
+            paired |= {first, second}
     rest = np.setdiff1d(there, np.ravel(parts))
     levels = [level for level in fit.times.levels if level.kind != "rail"] if number % 2 else []
-    for place, level in enumerate(levels):  # half of each, since what leaves a leaf loads it as others are
+    for place, level in enumerate(levels):  # half of each unit; the rest keeps the usual load on its uplinks
         for unit in np.unique(level.units[rest]):
             inside = rest[level.units[rest] == unit]
             turned = np.random.default_rng([number // 2 // (len(levels) + 1), unit]).permutation(inside)
@@ -221,8 +218,8 @@ def _dealt(fit: Fit, number: int, there: Integers, out: Sequence[int], random: n
             parts.append(turned[: 2 * pairs].reshape(-1, 2))
         rest = np.setdiff1d(rest, np.concatenate(parts))
 
-    # Suspects are apart.
-    mass = np.nan_to_num(fit.middle[rest], nan=1.0)  # of those that are found slow nothing is left
+    # Pair the slowest members with the fastest, so that two suspects do not meet.
+    mass = np.nan_to_num(fit.middle[rest], nan=1.0)  # members that were found slow have no median left
     order = rest[np.lexsort((random.random(len(rest)), -np.maximum(mass, mass.mean() if len(mass) else 0.0)))]
     half = len(order) // 2
     return np.concatenate([*parts, np.column_stack([order[:half], random.permutation(order[half:])[:half]])])

@@ -1,4 +1,4 @@
-"""Rows of run files: who takes part in a scan, what the groups of each of its rounds took, and what every pair did."""
+"""Rows of run files of scans and pairs: members, rounds and times."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -24,33 +24,33 @@ class Scan(Work):
     resumable: ClassVar = True
 
     group: Annotated[int, Meta(ge=2, le=1023)] = 2  # members of a group
-    slower: float = 0.1  # share of the usual time that is too much
-    sizes: tuple[Count, ...] = ()  # bytes of the messages, round by round in turn; none: those of the case
-    slow: tuple[tuple[Count, float], ...] = ()  # ranks that are made slower on purpose, and how many times
+    slower: float = 0.1  # tolerated slowdown, as a share of the usual time
+    sizes: tuple[Count, ...] = ()  # message sizes in bytes, alternating by round; empty: the size of the case
+    slow: tuple[tuple[Count, float], ...] = ()  # ranks that are slowed down on purpose, with their factors
 
-    # Groups, their seconds, whether one way, seconds of the round, bytes: of a scan that goes on, the rounds so far.
+    # Earlier rounds of a resumed scan: groups, their seconds, whether one way, seconds of the round, bytes.
     before: tuple[tuple[Groups, tuple[Seconds, ...], bool, Seconds, Count], ...] = field(default=(), compare=False)
 
-    lost: tuple[Count, ...] = field(default=(), compare=False)  # ranks that died, without which it goes on
+    lost: tuple[Count, ...] = field(default=(), compare=False)  # ranks that died and are left out
 
     def resumed(self, results: Sequence[Any], lost: int | None = None) -> Self:
-        """Return the scan that goes on after these rounds, without a rank that was lost."""
-        of = [row for row in results if isinstance(row, Round)]
-        rounds = [(row.groups, row.seconds, row.one_way, row.took, row.case.nbytes) for row in of]
+        """Return the scan that continues after these results, without the lost rank."""
+        rows = [row for row in results if isinstance(row, Round)]
+        rounds = [(row.groups, row.seconds, row.one_way, row.took, row.case.nbytes) for row in rows]
         without = self.lost if lost is None else (*self.lost, lost)
         return replace(self, before=(*self.before, *rounds), lost=without)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What it does."""
+        """The work in words."""
         return ("scan",)
 
 
 class MemberLevel(Record, frozen=True):
-    """The nodes, leaf switches or rails that members are parts of."""
+    """A level of the topology: the node, leaf switch or rail of each member."""
 
     kind: str
-    units: tuple[str, ...]  # of each member the name of its node, leaf, ...
+    units: tuple[str, ...]  # the name of each member's node, leaf, ...
 
 
 class Members(CaseResult, frozen=True, tag="members"):
@@ -62,24 +62,24 @@ class Members(CaseResult, frozen=True, tag="members"):
 
     @property
     def right(self) -> bool:
-        """Whether there are any."""
+        """Whether there are members."""
         return bool(self.names)
 
     @property
     def check(self) -> str:
-        """How many they are."""
+        """The number of members in words."""
         return counted(len(self.names), "member")
 
 
 class Round(CaseResult, frozen=True, tag="round"):
-    """The times of groups that were measured at once."""
+    """The times of groups that ran at once."""
 
     platform: str
     number: Count
-    groups: Groups  # of members, each of which sends to the next and the last to the first
-    seconds: tuple[Seconds, ...]  # of each group's slowest member, for a message
-    took: Seconds  # of all, with what starts and ends the round
-    one_way: bool = False  # only the first of a pair sends
+    groups: Groups  # groups of members: each member sends to the next, the last to the first
+    seconds: tuple[Seconds, ...]  # per message, of each group's slowest member
+    took: Seconds  # duration of the round, with its start and end
+    one_way: bool = False  # whether only the first member of a pair sends
 
     @property
     def right(self) -> bool:
@@ -88,27 +88,27 @@ class Round(CaseResult, frozen=True, tag="round"):
 
     @property
     def contradiction(self) -> str:
-        """Groups without times, of several sizes, or of members twice."""
+        """The error of groups without times, of different lengths, or with a member twice; else empty."""
         members = [member for group in self.groups for member in group]
         sizes = {len(group) for group in self.groups}
         whole = len(self.groups) == len(self.seconds) and len(sizes) <= 1 and sizes != {0}
-        return "" if whole and len(set(members)) == len(members) else "groups that are none"
+        return "" if whole and len(set(members)) == len(members) else "invalid groups"
 
     @property
     def check(self) -> str:
-        """How many groups there were."""
+        """The number of groups in words."""
         return counted(len(self.groups), "group")
 
 
 LATENCY, ONE_WAY, BOTH_WAYS = "latency", "one way", "both ways"
 PATTERNS = LATENCY, ONE_WAY, BOTH_WAYS
-"""A small message there and back, halved; large ones from the first to the second; large ones in both directions."""
-LATENCY_BYTES = 8  # of a small message
+"""Half the round trip of a small message; large messages from the first to the second rank; large ones both ways."""
+LATENCY_BYTES = 8  # size of the small message
 
 
 @dataclass(frozen=True)
 class PairMessages(Work):
-    """Messages between two ranks; of a run that has not begun, of all pairs."""
+    """Messages between two ranks, or of all pairs before a run begins."""
 
     FIELD: ClassVar = "pair"
     MODULE: ClassVar = "collbench.commands.scan.every_pair"
@@ -116,13 +116,13 @@ class PairMessages(Work):
 
     sender: Count = 0
     receiver: Count = 0
-    pattern: str = ""  # of PATTERNS; of a run several, with commas, or "" for all
-    at_once: bool = False  # whether the other ranks exchange messages too, in pairs of their own
-    alone: bool = field(default=True, compare=False)  # of a run: whether pairs are measured alone too
+    pattern: str = ""  # one of PATTERNS; before a run, several separated by commas, or "" for all
+    at_once: bool = False  # whether other pairs exchange messages at the same time
+    alone: bool = field(default=True, compare=False)  # before a run: whether pairs are also measured alone
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The sender and the receiver, and the pattern."""
+        """The sender, the receiver and the pattern."""
         if self.sender == self.receiver:
             return ("pairs",)
         arrow, when = ">" if self.pattern == ONE_WAY else "-", "at once" if self.at_once else "alone"
@@ -130,13 +130,13 @@ class PairMessages(Work):
 
 
 class PairTimes(Observed, frozen=True, tag="pair"):
-    """Seconds of a message between two ranks; of a latency, of half the way there and back."""
+    """Seconds per message between two ranks; a latency is half a round trip."""
 
     seconds: Annotated[tuple[Seconds, ...], Meta(min_length=1)]
 
     @property
     def pair(self) -> PairMessages:
-        """Whose messages they are."""
+        """The measured messages."""
         assert isinstance(self.case.work, PairMessages)
         return self.case.work
 

@@ -1,7 +1,7 @@
-"""A scan of a described system's nodes: the same rounds and verdict, with times of the model and measured noise.
+"""Simulated scan of a described system, with times of the model and measured noise.
 
-The noise: nodes of a healthy cluster differ by 0.22 % (nine nodes, one H100 machine's operator).  Rounds of a pair of
-nodes differ as starts of published sweeps of large messages do: one in 25 takes 12 % longer on average
+Nodes of a healthy cluster differ by 0.22 % (nine nodes of an H100 cluster, from its operator).  Rounds of a pair of
+nodes scatter like starts of published sweeps of large messages: one in 25 takes 12 % longer on average
 (docs/checking.md).
 """
 
@@ -22,24 +22,24 @@ from collbench.results import Result
 from collbench.topology.system import System
 
 NODES = 0.0022  # standard deviation of the logarithms of nodes' times
-START, ROUND = 0.003, 0.0015  # of what a start of a pair's messages, and a round, change
-STRAGGLERS, STRAGGLING = 0.04, 0.12  # share of the rounds of a pair that take longer, and by how much on average
+START, ROUND = 0.003, 0.0015  # standard deviations of starts and of rounds, also logarithms
+STRAGGLERS, STRAGGLING = 0.04, 0.12  # share of a pair's rounds that take longer, and their mean excess
 _FAULT = re.compile(r"(node|flaky|leaf|link|send|receive)=(\d+)(?:-(\d+))?:(0?\.\d+)(?:@(0?\.\d+|1))?")
-_SAMPLES = 9  # of a round
+_SAMPLES = 9  # samples of a round
 
 
 @dataclass(frozen=True)
 class Injected:
-    """A fault that is made: of a kind, of a node or leaf or between two, so many times slower in a share of rounds."""
+    """An injected fault of a node, a leaf, or a link between two nodes."""
 
     kind: str
-    of: int
-    to: int
-    slower: float
-    often: float
+    of: int  # node or leaf
+    to: int  # other end of a link
+    slower: float  # ratio
+    often: float  # share of the rounds
 
     def slows(self, plan: RoundPlan, leaves: Integers) -> Booleans:
-        """Return which groups it slows."""
+        """Mark the groups that the fault slows; `leaves` has the leaf of each node."""
         mine = (leaves if self.kind == "leaf" else np.arange(len(leaves)))[plan.groups] == self.of
         if self.kind == "leaf":
             return np.asarray(mine.any(axis=1) & ~mine.all(axis=1))
@@ -51,19 +51,19 @@ class Injected:
 
 
 def faults_of(texts: Sequence[str], nodes: int, leaves: int) -> tuple[Injected, ...]:
-    """Return the faults of `node=37:0.9,leaf=3:0.7,flaky=99:0.6@0.2`: speeds, and in which share of the rounds."""
+    """Parse faults as in `node=37:0.9,leaf=3:0.7,flaky=99:0.6@0.2`: relative speeds and shares of the rounds."""
     faults = []
     for word in filter(None, ",".join(texts).replace(" ", "").split(",")):
         match = _FAULT.fullmatch(word)
         if not match or (match[1] == "link") != bool(match[3]) or match[2] == match[3]:
             raise UsageError(
-                f"--inject {word} is no fault; give KIND=NUMBER:SPEED[@SHARE] with a speed below 1, such as "
+                f"--inject {word} is not valid; give KIND=NUMBER:SPEED[@SHARE] with a speed below 1, for example "
                 "node=37:0.9, leaf=3:0.7, link=1-2:0.5, send=4:0.8, receive=4:0.8 or flaky=99:0.6@0.2"
             )
         kind, most = match[1], leaves if match[1] == "leaf" else nodes
         ends = [int(end) for end in (match[2], match[3] or "0")]
         if kind == "leaf" and leaves == 1:
-            raise UsageError(f"--inject {word}: all nodes are on one leaf, which nothing crosses; give more --nodes")
+            raise UsageError(f"--inject {word}: all nodes are on one leaf, so no traffic crosses it; give more --nodes")
         if max(ends) >= most or not float(match[4]) * float(match[5] or 1):
             raise UsageError(f"--inject {word}: choose from 0 to {most - 1}, and a speed and share above 0")
         often = float(match[5] or (0.2 if kind == "flaky" else 1))
@@ -72,7 +72,7 @@ def faults_of(texts: Sequence[str], nodes: int, leaves: int) -> tuple[Injected, 
 
 
 class Cluster:
-    """The nodes of a system: a round takes the time of the model, times noise and faults."""
+    """The simulated nodes of a system; times of rounds come from the model, with noise and faults."""
 
     def __init__(self, system: System, work: Scan, inject: Sequence[str], seed: int) -> None:
         size = max(work.sizes)
@@ -92,13 +92,13 @@ class Cluster:
         self._faults = faults_of(inject, system.nodes, int(self._leaves[-1]) + 1)
 
     def measure(self, plan: RoundPlan, number: int) -> Round:
-        """Return a round."""
+        """Simulate a round."""
         random, count = self._random, len(plan.groups)
         logs = random.normal(0, START, count) + random.normal(0, ROUND, count)
         logs += np.where(random.random(count) < STRAGGLERS, random.exponential(STRAGGLING, count), 0.0)
         slower = np.ones(count)
         for fault in self._faults:
-            if random.random() < fault.often:  # the narrowest part of a way decides
+            if random.random() < fault.often:  # the slowest fault on a path counts
                 slower = np.where(fault.slows(plan, self._leaves), np.maximum(slower, fault.slower), slower)
         times = self._seconds[plan.nbytes] * self._speeds[plan.groups].max(axis=1) * np.exp(logs) * slower
         groups, case = tuple(map(tuple, plan.groups.tolist())), self.cases[plan.nbytes]
@@ -114,7 +114,7 @@ class Cluster:
 
 
 class Simulated(Predicted):
-    """A scan of a described system, where a Session expects ranks."""
+    """A simulated scan as the platform of a Session."""
 
     def __init__(self, system: System, work: Scan, inject: Sequence[str], seed: int) -> None:
         cluster = Cluster(system, work, inject, seed)

@@ -1,4 +1,4 @@
-"""The verdict of a scan: who is slow, who is suspected, what an OK could not see, and when another round is in vain."""
+"""The verdict of a scan: faults, suspects, sight, and whether to go on."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,32 +19,32 @@ from collbench.stats import Estimate
 from collbench.units import counted, format_list, format_size, significant
 
 LEAST_ROUNDS, MOST_ROUNDS = 36, 80  # of all sizes together
-_APART = math.log(1.35)  # by which groups across two leaves may take longer: switches on the way cost something
-_WORDS = {SENDS: ", where it sends", RECEIVES: ", where it receives", ACROSS: ", to and from others"}
-_CHECK = "`collbench check` says whether that is right"
+_APART = math.log(1.35)  # excess that groups across two leaves may have, for the switches on the path
+_WORDS = {SENDS: ", when it sends", RECEIVES: ", when it receives", ACROSS: ", to and from others"}
+_CHECK = "run `collbench check` to find out"
 
 
 @dataclass(frozen=True)
 class ScanFinding(Shown):
-    """A fault, or what may be one, as it shows at the size where it slows most."""
+    """A fault or a possible fault, at the size with the largest slowdown."""
 
     SHOWN = ("name", "slower", "least", "most", "word")
     effect: Effect
-    name: str  # with the kind where the name does not say it: `leaf 3`, `rank 2`
-    slower: float  # times
-    least: float  # 99.7 % interval of that
+    name: str  # with the kind: `leaf 3`, `rank 2`
+    slower: float  # slowdown as a ratio
+    least: float  # 99.7 % interval of the slowdown
     most: float
-    word: Word  # SLOW where all of the interval is too slow and noise is no explanation, OK where none of it is
-    where: str = ""  # at which sizes it shows, where not at all
+    word: Word  # SLOW: the whole interval is too slow, and noise does not explain it; OK: none of it is too slow
+    where: str = ""  # the sizes that show it, in words; empty: all sizes
 
     @property
     def probability(self) -> float:
-        """How sure it is that noise is no explanation: from 0 to 0.999."""
+        """Probability that noise is not the explanation, from 0 to 0.999."""
         return min(1 - SURE, max(0.0, 1 - self.effect.chance))
 
     @property
     def judgement(self) -> Judgement:
-        """The judgement of who has it."""
+        """The judgement of the member, link or unit with the fault."""
         ratio = Estimate(self.slower, self.least, self.most)
         return Judgement(self.name, "the other members", self.word, str(self), ratio)
 
@@ -56,69 +56,69 @@ class ScanFinding(Shown):
 
 
 class ScanSight(NamedTuple):
-    """The smallest faults that a scan would not have missed, and the parts that it did not look at."""
+    """The smallest faults that a scan would have seen, and the parts that it did not test."""
 
-    sizes: tuple[int | str, ...]  # bytes of the messages; of tables, what each is of
-    slower: float  # times: the smallest slowdown that lasts
-    brief: float  # times: the smallest that comes and goes
-    often: float  # in the rarest share of the rounds
-    links: bool  # whether every two members exchanged messages
-    unseen: tuple[str, ...] = ()  # what was not looked at, with the command that does
+    sizes: tuple[int | str, ...]  # message sizes in bytes, or names of tables
+    slower: float  # smallest lasting slowdown, as a ratio
+    brief: float  # smallest intermittent slowdown, as a ratio
+    often: float  # smallest share of the rounds of an intermittent slowdown
+    links: bool  # whether all pairs of members exchanged messages
+    unseen: tuple[str, ...] = ()  # untested parts, with the option or command that tests them
 
     def __str__(self) -> str:
         lasting, brief = (significant(math.ceil(100 * each) / 100, 3) for each in (self.slower, self.brief))
         passing = f", or {brief}x in {self.often:.0%} of the rounds" if self.often < 1 else ""
-        unseen = f"; not looked at: {', '.join(self.unseen)}" if self.unseen else ""
+        unseen = f"; not tested: {', '.join(self.unseen)}" if self.unseen else ""
         return f"would have seen {lasting}x{passing}{_at(self.sizes)}{unseen}"
 
 
 @dataclass(frozen=True)
 class ScanVerdict(Shown):
-    """What a scan found out."""
+    """The verdict of a scan."""
 
     SHOWN = ("word", "words")
     TABLE = "findings"
     members: Members
     findings: tuple[ScanFinding, ...]
-    caveats: tuple[str, ...]  # why what is usual is not known, in words
+    caveats: tuple[str, ...]  # why the usual time is unknown, in words
     uncleared: tuple[str, ...]  # names of members that are neither found slow nor cleared
     sight: ScanSight
-    rounds: int  # 0 of tables
+    rounds: int  # 0 for tables
     seconds: float = 0.0  # of all rounds together
-    pending: bool = False  # whether more rounds might tell of another
-    lost: str = ""  # who died, or what ended the scan before it was sure
-    empty: int = 0  # rounds of which no group counted, since other programs had the cores
+    pending: bool = False  # whether more rounds might show another fault
+    lost: str = ""  # the rank that died, or the reason of an early end
+    empty: int = 0  # rounds without a valid group, since other programs ran on the cores
 
     @property
     def faulty(self) -> list[ScanFinding]:
-        """The faults, the slowest first; none where the usual time is not known."""
+        """The faults, the slowest first; empty if the usual time is unknown."""
         slow = [] if self.caveats else [finding for finding in self.findings if finding.word is Word.SLOW]
         return sorted(slow, key=lambda finding: -finding.slower)
 
     @property
     def suspects(self) -> list[str]:
-        """The suspects, and why nobody is named, in words."""
+        """The caveats and suspects in words."""
         doubtful = Word.SLOW if self.caveats else Word.UNKNOWN
         return [*self.caveats, *(f"suspected: {finding}" for finding in self.findings if finding.word is doubtful)]
 
     @property
     def enough(self) -> bool:
-        """Whether there are rounds enough to clear anybody, or a table."""
+        """Whether the rounds suffice to clear members, or there is a table."""
         return not self.rounds or self.rounds >= LEAST_ROUNDS
 
     @property
     def clear(self) -> bool:
-        """Whether all that are not named have been cleared."""
+        """Whether all members without a fault are cleared."""
         return self.enough and not (self.suspects or self.uncleared or self.lost)
 
     @property
     def sure(self) -> bool:
-        """Whether another round would change nothing."""
+        """Whether the verdict is sure without another round."""
         return self.rounds >= LEAST_ROUNDS and not self.pending and (self.clear or bool(self.caveats))
 
     @property
     def word(self) -> Word:
-        """WRONG where somebody is lost, SLOW where somebody is slow, UNKNOWN where rounds are too few to say."""
+        """WRONG if a rank was lost, SLOW if there is a fault, OK if all members are cleared, else UNKNOWN."""
         if self.lost:
             return Word.WRONG
         return Word.SLOW if self.faulty else Word.OK if self.clear else Word.UNKNOWN
@@ -130,25 +130,25 @@ class ScanVerdict(Shown):
 
     @property
     def rank_seconds(self) -> float:
-        """What it cost."""
+        """The cost: seconds times ranks."""
         return self.seconds * len(self.members.names)
 
     @property
     def words(self) -> str:
-        """The slow and the suspects, the sight of an OK, and the rounds that it rests on."""
+        """Faults, suspects, the sight of an OK, and the number of rounds."""
         parts = [*map(str, self.faulty), *self.suspects, *filter(None, [self.lost])]
         if self.word is Word.OK:
             parts += [f"none of {counted(len(self.members.names), 'member')} is slow", str(self.sight)]
         elif not parts:
             names = self.uncleared or self.members.names
             more = [f"{len(names) - LISTED} more"] if len(names) > LISTED else []
-            parts.append(f"not cleared, since groups are few or scatter: {format_list([*names[:LISTED], *more])}")
+            parts.append(f"not cleared, with too few or scattered groups: {format_list([*names[:LISTED], *more])}")
         cost = f" ({counted(self.rounds, 'round')}, {significant(self.rank_seconds, 3)} rank-seconds)"
         return "; ".join(parts) + (cost if self.rounds else "")
 
 
 class Evidence:
-    """The rounds of a scan so far by the sizes of their messages; or tables, by what they are of."""
+    """The rounds of a scan so far by message size, or tables by name."""
 
     def __init__(self, members: Members, slower: float, sizes: Iterable[int | str], table: bool = False) -> None:
         self._members, self._limit, self._table = members, math.log1p(slower), table
@@ -158,13 +158,13 @@ class Evidence:
         self.fits: dict[int | str, Fit] = {}
 
     def add(self, measured: Round, table: str | None = None) -> None:
-        """Take a round, or a table of that name."""
+        """Add a round, or a table under its name."""
         self._seconds += measured.took
         self._empty += not measured.groups
         self._times[measured.case.nbytes if table is None else table].add(measured)
 
     def verdict(self, lost: str = "") -> ScanVerdict:
-        """Return what is known by now."""
+        """Return the verdict so far."""
         for size, times in self._times.items():
             if size not in self.fits or self.fits[size].rounds != times.rounds:
                 self.fits[size] = Fit(times, self._limit, self._deviation, self._table)
@@ -173,9 +173,9 @@ class Evidence:
         findings = self._findings(passing)
         slow = {member for each in findings for member in each.effect.members}
 
-        # All others are cleared at each size.
+        # A member is cleared if it is not slow at any size.
         unsure = ~np.logical_and.reduce([fit.middle + SIGMAS * fit.error < self._limit for fit in fits])
-        often = 1 if len(names) <= EVERY_LINK else 2  # among many somebody is always slow once
+        often = 1 if len(names) <= EVERY_LINK else 2  # among many links, one is always slow once
         again = [ends for fit in fits for ends, seen in fit.pending.items() if seen >= often]
         return ScanVerdict(
             self._members,
@@ -191,27 +191,27 @@ class Evidence:
         )
 
     def _findings(self, passing: Intermittent) -> tuple[ScanFinding, ...]:
-        """Return the faults of all sizes, each once; but none that another one explains."""
-        found: dict[tuple[str, str], dict[int | str, Effect]] = {}
+        """Return the faults of all sizes, each once, without faults that another one explains."""
+        by_fault: dict[tuple[str, str], dict[int | str, Effect]] = {}
         for size, fit in self.fits.items():
             for effect in fit.effects:
-                found.setdefault(effect.fault[:2], {})[size] = effect
-        effects = {
-            key: max(each.values(), key=lambda one: one.slower - SIGMAS * one.error) for key, each in found.items()
-        }
-        effects |= {each.fault[:2]: each for each in passing.effects if each.fault[:2] not in found}
+                by_fault.setdefault(effect.fault[:2], {})[size] = effect
+        effects = {}
+        for key, by_size in by_fault.items():
+            effects[key] = max(by_size.values(), key=lambda effect: effect.slower - SIGMAS * effect.error)
+        effects |= {each.fault[:2]: each for each in passing.effects if each.fault[:2] not in by_fault}
         slow = {member for each in effects.values() if each.fault.kind != "link" for member in each.members}
         leaves = [each for each in effects.values() if each.fault.kind != "member" and each.fault.way == ACROSS]
         findings = []
         for key, effect in effects.items():
-            some = len(found.get(key, self.fits)) < len(self.fits)
-            # Who is slow makes its links look slow, and a leaf its nodes where these had no round among themselves.
+            some = len(by_fault.get(key, self.fits)) < len(self.fits)
+            # A slow member makes its links look slow; a slow leaf, its nodes if they had no round within the leaf.
             if effect.fault.kind == "link" and slow & {*effect.members}:
                 continue
             near = (each for each in leaves if {*effect.members} < {*each.members})
             if some and any(abs(each.slower - effect.slower) < self._limit / 2 for each in near):
                 continue
-            findings.append(self._finding(effect, f",{_at(found[key])}" if some else ""))
+            findings.append(self._finding(effect, f",{_at(by_fault[key])}" if some else ""))
         return tuple(findings)
 
     def _finding(self, effect: Effect, where: str) -> ScanFinding:
@@ -223,17 +223,17 @@ class Evidence:
         return ScanFinding(effect, label, math.exp(effect.slower), math.exp(least), math.exp(most), word, where)
 
     def _caveats(self, fit: Fit) -> Iterator[str]:
-        """Yield why what is usual may be wrong."""
+        """Yield reasons to doubt the usual time."""
         count, lasting = len(self._members.names), [each for each in fit.effects if not each.fault.way]
         slow = {member for each in lasting if each.fault.kind != "link" for member in each.members}
         if 2 * len(slow) > count:
             yield f"{len(slow)} of {counted(count, 'member')} are slower than the others: {_CHECK}"
         elif fit.faster():
-            yield f"some groups are much faster than most, so that what is usual here may be slow: {_CHECK}"
+            yield f"some groups are much faster than most, so most may be slow: {_CHECK}"
         for level in self._twos if fit is self._largest else ():
-            if (much := fit.across(level)) > _APART:
-                longer = f"messages across take {math.exp(much):.2f}x as long as inside"
-                yield f"{' or '.join(level.names)} may be slow, and traffic between two does not tell which: {longer}"
+            if (excess := fit.across(level)) > _APART:
+                longer = f"messages between them take {math.exp(excess):.2f}x as long as inside"
+                yield f"{' or '.join(level.names)} may be slow, but traffic between two cannot tell which: {longer}"
 
     @property
     def _largest(self) -> Fit:
@@ -241,13 +241,13 @@ class Evidence:
 
     @property
     def _twos(self) -> list[Level]:
-        """The levels of switches of which there are two."""
+        """The levels with exactly two switches."""
         return [
             level for level in self._largest.times.levels if len(level.names) == 2 and level.kind in ("leaf", "spine")
         ]
 
     def _sight(self, passing: Intermittent, slow: Sequence[int]) -> ScanSight:
-        """Return what would have been seen of all that are not slow."""
+        """Return the sight for all members without a fault; `slow` are the others."""
         count, largest = len(self._members.names), self._largest
         errors = np.concatenate([np.delete(fit.error, slow) for fit in self.fits.values()])
         error = float(errors[np.isfinite(errors)].max(initial=0.0))
@@ -260,20 +260,20 @@ class Evidence:
 
 
 def _at(sizes: Iterable[int | str]) -> str:
-    """Return ` at 8 KiB and 1 MiB`; nothing of a table without a name."""
+    """Return ` at 8 KiB and 1 MiB`; empty for a table without a name."""
     words = format_list(format_size(size) if isinstance(size, int) else size for size in sizes)
     return f" at {words}" if words else ""
 
 
 def judge(results: Sequence[Result], slower: float | None = None) -> ScanVerdict:
-    """Return the verdict of the rows of a scan; by default it is too slow what was when it ran."""
+    """Return the verdict of the rows of a scan; the tolerated slowdown is by default that of the scan."""
     rounds = [row for row in results if isinstance(row, Round)]
     members = next((row for row in results if isinstance(row, Members)), None)
     case = members.case if members else results[0].case
     names = tuple(f"rank {rank}" for rank in range(case.ranks))
     members = members or Members(case, results[0].implementation, platform="", names=names)
     if any(member >= len(members.names) for each in rounds for group in each.groups for member in group):
-        raise RunFileError("a round has members that the scan has not")
+        raise RunFileError("a round has members that the scan lacks")
     work = case.work
     usual = work.slower if isinstance(work, Scan) else 0.1
     sizes = dict.fromkeys(row.case.nbytes for row in rounds) or [members.case.nbytes]
@@ -284,9 +284,9 @@ def judge(results: Sequence[Result], slower: float | None = None) -> ScanVerdict
 
 
 def refuse_few(members: int) -> None:
-    """Raise UsageError for members of whom nobody can be named."""
+    """Raise UsageError if there are too few members to find a slow one."""
     if members < 3:
         raise UsageError(
-            f"{counted(members, 'member')}: too few to tell who is slow; give 3 or more (--ranks, --nodes of a system, "
-            "names in a table), or use `collbench check`, which needs no others to compare with"
+            f"{counted(members, 'member')}: too few to find a slow one; give 3 or more (--ranks, --nodes of a system, "
+            "names in a table), or use `collbench check`, which needs no peers"
         )

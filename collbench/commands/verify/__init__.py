@@ -1,4 +1,4 @@
-"""Check every implementation, collective, type, reduction and odd size; run it first on a new machine."""
+"""`collbench verify`: check the results of all implementations."""
 
 from collbench.presence import Command
 

@@ -1,4 +1,4 @@
-"""Check every implementation, collective, type, reduction and odd size; run it first on a new machine.
+"""`collbench verify`: check the results of all implementations at odd sizes, and the bits of sums.
 
 For example:
   collbench verify
@@ -39,20 +39,20 @@ from collbench.requests.sweeps import SweepRequest, default_folder, measured_swe
 from collbench.results import Outcome, Result, Skipped, by_key, family
 from collbench.units import parse_numbers
 
-SIZES = (1, 28, 4012, 300_004)  # bytes: one element; few; no whole packs or chunks; several pieces
+SIZES = (1, 28, 4012, 300_004)  # bytes: one element, few, incomplete packs and chunks, several pieces
 Pairs = Mapping[tuple[str, str], Sequence[Result]]  # results by implementation and collective
 _ABSENT = "-"
 _WORDS = {Outcome.WRONG: "WRONG", Outcome.FAILED: "FAILED", Outcome.OK: "ok"}
 """Words of a cell, the worst first: the worst outcome of its cases counts."""
-_NARROWEST = max(map(len, _WORDS.values()))  # characters of a column
-_SHOWN = 3  # failures of an implementation and collective, of which there may be thousands
-USUAL_RANKS = 4  # on a CPU: two have one order to add in only
+_NARROWEST = max(map(len, _WORDS.values()))  # least characters of a column
+_SHOWN = 3  # failures shown of an implementation and collective, which may have thousands
+USUAL_RANKS = 4  # of --bits on a CPU; two ranks can add in only one order
 USUAL_STARTS = 2
 
 
 @dataclass(frozen=True)
 class VerifyRequest(SweepRequest):
-    """The cases to check, and where: every size once."""
+    """The cases to check, each once."""
 
     op: words.Ops = "all"
     impl: words.Impls = "all,narrow"
@@ -62,7 +62,7 @@ class VerifyRequest(SweepRequest):
 
 @dataclass(frozen=True)
 class BitsRequest(SweepRequest):
-    """Which sums of random values to make, and where."""
+    """The sums of random values to compare."""
 
     impl: words.Impls = "all,narrow"
     minbytes: Annotated[words.Size, Opt("-b --minbytes", "With --bits: smallest message.", unit=SIZE, least=1)] = 256
@@ -79,15 +79,15 @@ class BitsRequest(SweepRequest):
     ] = None
 
 
-_BITS = "minbytes maxbytes stepfactor budget starts"  # words of --bits alone
+_BITS = "minbytes maxbytes stepfactor budget starts"  # options only of --bits
 _OPTIONS = [
     *options_of(VerifyRequest, "op impl on datatype redop timeout"),
     option(
         "-g --ranks --ngpus",
-        "Number of ranks; several, such as 2,3,4, with --bits.  [default: every GPU; on a CPU 2, with --bits 4]",
+        "Number of ranks; with --bits also several, as in 2,3,4.  [default: every GPU; on a CPU 2, with --bits 4]",
         metavar="N[,N]",
     ),
-    option("--bits", "Add random values: are the bits of sums the same, and how far are they off?", is_flag=True),
+    option("--bits", "Add random values; compare the bits and errors of the sums.", is_flag=True),
     *options_of(BitsRequest, _BITS),
     folder_option("the run file of --bits"),
     json_option("the rows of --bits"),
@@ -97,30 +97,32 @@ _OPTIONS = [
 
 @click.command(context_settings={"show_default": True}, params=_OPTIONS)
 def command(quiet: bool, bits: bool, as_json: Path | None, **options: Any) -> int:
-    """Check every implementation and collective at odd sizes, out of place and in place; run it first on a new machine.
+    """Check all implementations and collectives at odd sizes, out of place and in place.
 
-    The default checks float sums and takes half a minute (a minute if kernels must be compiled).  -d all --redop all
-    checks all types and reductions, thousands of cases in minutes.
+    Run it first on a new machine.
 
-    --bits adds random floats instead, in a minute or two, by allreduce unless told otherwise, and stores a run.  It
-    tells whether the bits of a sum are the same on all ranks, in repeated calls, in a CUDA graph, after a restart of
-    the ranks, in place, in misaligned buffers, elsewhere in the array and in arrays of other sizes; whose sums have the
-    same bits; and how far they are from exact ones.  It exits with 1 where the same call on the same values gives other
-    bits.
+    The default checks float sums in half a minute, or a minute if kernels must be compiled.  -d all --redop all checks
+    all types and reductions: thousands of cases, in minutes.
+
+    --bits adds random floats instead (by allreduce if --op is not given) and stores a run, in a minute or two.  It
+    compares the bits of sums on all ranks, in repeated calls, in a CUDA graph, after a restart of the ranks, in place,
+    in misaligned buffers, at other positions of the array and in arrays of other sizes.  It groups implementations by
+    equal bits and measures errors against exact sums.  The exit status is 1 if the same call on the same values gives
+    different bits.
     """
     chosen, ranks = given(), options.pop("ranks")
     counts = parse_numbers(ranks) if ranks else []
     if ranks and (0 in counts or not counts or (len(counts) > 1 and not bits)):
-        raise UsageError(f"--ranks {ranks} is not possible; give a number from 1 on, or several with --bits: 2,3,4")
+        raise UsageError(f"--ranks {ranks} is not possible; give a number of at least 1, or several with --bits: 2,3,4")
     if bits:
         try_output(as_json, "--json FILE", options["out"])
         return _bits({name: options[name] for name in chosen if name in options}, counts, quiet, as_json)
     if alone := next((chosen[name] for name in ("as_json", "out", *_BITS.split()) if name in chosen), ""):
-        raise UsageError(f"{alone} goes with --bits; add that, or leave it out")
+        raise UsageError(f"{alone} needs --bits; add --bits, or leave {alone} out")
     options["ranks"] = next(iter(counts), None)
     fixed = {"minbytes": SIZES[0], "maxbytes": SIZES[-1], "iters": 1, "warmup": 0, "starts": 1}
     platform, sweep = measured_sweep(made(VerifyRequest, options, **fixed), launched())
-    # The sizes are no range, so the request has the smallest and the largest, which memory is held against.
+    # SIZES are not a range; the request has the smallest and the largest for the check of memory.
     sampling = replace(sweep.sampling, check_only=True)
     sweep = replace(sweep, sizes=SIZES, sampling=sampling, both_places=True)
     session = Session(platform, sweep, launched(), None)
@@ -138,7 +140,7 @@ def command(quiet: bool, bits: bool, as_json: Path | None, **options: Any) -> in
 
 
 def _bits(chosen: dict[str, Any], counts: Sequence[int], quiet: bool, as_json: Path | None) -> int:
-    """Make sums of random values, and print and store what is known of their bits; the exit status."""
+    """Add random values; print and store the comparison of bits; return the exit status."""
     session = bits_session(made(BitsRequest, chosen), counts)
     total = len(list(session.sweep.cases())) * len(session.sweep.implementations) * max(1, len(counts))
 
@@ -157,15 +159,15 @@ def _pairs(session: Session) -> Pairs:
 
 
 def cell(results: Sequence[Result]) -> str:
-    """Return `ok` or the worst outcome; `-` where nothing was checked."""
+    """Return `ok` or the worst outcome; `-` if nothing was checked."""
     outcomes = {result.outcome for result in results}
     return next((word for outcome, word in _WORDS.items() if outcome in outcomes), _ABSENT)
 
 
 def matrix(pairs: Pairs) -> Iterator[str]:
-    """Yield a row for each implementation and a column for each collective, in blocks of columns of 80 characters.
+    """Yield a row for each implementation and a column for each collective, in blocks of at most 80 characters.
 
-    A block leaves out implementations that have nothing in it.
+    A block leaves out implementations without results in it.
     """
     names = list(dict.fromkeys(name for name, _ in pairs))
     first = max(map(len, names), default=0)
@@ -189,7 +191,7 @@ def matrix(pairs: Pairs) -> Iterator[str]:
 
 
 def _print_counts(pairs: Pairs, sweep: Sweep) -> None:
-    """Print how many cases are right, what should be there and is not, and what was not asked for."""
+    """Print the counts of outcomes, unexpectedly missing results, and the types and reductions that were checked."""
     words = {Outcome.OK: "right", Outcome.WRONG: "wrong", Outcome.FAILED: "failed", Outcome.SKIPPED: "skipped"}
     counts = Counter(result.outcome for results in pairs.values() for result in results)
     click.echo(", ".join(f"{counts[outcome]} {word}" for outcome, word in words.items()))
@@ -199,11 +201,11 @@ def _print_counts(pairs: Pairs, sweep: Sweep) -> None:
             click.echo(f"not checked: {name} {collective}, {reasons[0]}")
     if len(sweep.dtypes) < len(DATATYPES) or len(sweep.redops) < len(REDUCTIONS):
         names = (*(dtype.name for dtype in sweep.dtypes), *(redop.name for redop in sweep.redops))
-        click.echo(f"checked with {', '.join(names)}; -d all --redop all: all types and reductions")
+        click.echo(f"checked with {', '.join(names)}; -d all --redop all checks all types and reductions")
 
 
 def _print_failures(pairs: Pairs) -> None:
-    """Print what is wrong or failed, a row each."""
+    """Print the wrong and failed cases, one per line."""
     for results in pairs.values():
         bad = [result for result in results if result.outcome.bad]
         for result in bad[:_SHOWN]:
@@ -213,13 +215,13 @@ def _print_failures(pairs: Pairs) -> None:
 
 
 def bits_session(request: BitsRequest, counts: Sequence[int]) -> Session:
-    """Return the session of a request with so many ranks; where no number is given, USUAL_RANKS or all GPUs."""
+    """Return the session of a request with each number of ranks in `counts`; by default USUAL_RANKS, or all GPUs."""
     joined = launched()
     if joined and len(counts) > 1:
-        raise UsageError("the launcher started the ranks, so there is one number of them; leave --ranks out")
+        raise UsageError("the launcher fixes the number of ranks; leave --ranks out")
     starts = request.starts or (1 if joined else USUAL_STARTS)
 
-    # All numbers of ranks hold memory at the same time.
+    # The ranks of all counts hold memory at the same time.
     copies = -(-sum(counts) // max(counts)) if counts else 1
     usual = replace(request, ranks=max(counts, default=None), starts=starts)
     platform, sweep = measured_sweep(usual, joined, copies)
@@ -234,10 +236,10 @@ def _refuse_other_than_sums(sweep: Sweep) -> None:
     for collective in sweep.collectives:
         if not collective.reduces:
             choices = ", ".join(name for name, known in COLLECTIVES.items() if known.reduces)
-            raise UsageError(f"--bits: {collective.name} adds nothing; choose --op from: {choices}")
+            raise UsageError(f"--bits: {collective.name} does not add; choose --op from: {choices}")
     for dtype in sweep.dtypes:
         if dtype.kind != "float":
             choices = ", ".join(name for name, known in DATATYPES.items() if known.kind == "float")
             raise UsageError(f"--bits: sums of {dtype.name} are exact in any order; choose -d from: {choices}")
     if [redop.name for redop in sweep.redops] != ["sum"]:
-        raise UsageError("--bits is of sums; leave --redop out")
+        raise UsageError("--bits is only for sums; leave --redop out")

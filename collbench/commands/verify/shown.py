@@ -1,4 +1,4 @@
-"""Tables of `collbench verify --bits`: what changes the bits of sums, whose are the same, and how far off they are."""
+"""Tables of `collbench verify --bits`: changes of bits, equal bits, and errors."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,36 +14,36 @@ from collbench.results import Result, Skipped, by_key
 from collbench.units import format_size
 
 LEGEND = (
-    "position: the same values elsewhere in the array; size: the same element of arrays of several sizes\n"
-    "A 6/9: in 6 of 9 sums the bits of group A; at a size: median and largest error in units in the last place (ULPs)\n"
-    "of bound: the largest error over what additions in the type may lose in any order\n"
-    "accumulates in: the type of partial sums that errors betray; narrower: than the type of the sum"
+    "position: the same values at another place in the array; size: the same element of arrays of several sizes\n"
+    "A 6/9: the bits of group A in 6 of 9 sums; at a size: median and largest error in units in the last place (ULPs)\n"
+    "of bound: largest error over the error bound of additions in the type, in any order\n"
+    "accumulates in: the type of partial sums that the errors show; narrower: than the type of the sum"
 )
 
 
 @dataclass(frozen=True)
 class SumCurve:
-    """All rows of an implementation of one kind of case: of several sizes and laws."""
+    """All rows of an implementation for one kind of case, over sizes and laws."""
 
     rows: Sequence[SumBits]
 
     @property
     def name(self) -> str:
-        """Its label."""
+        """The label of the implementation."""
         return self.rows[0].label
 
     @cached_property
     def found(self) -> Sequence[tuple[SumBits, BitDifference]]:
-        """Differences, each with its row; between sizes too, which no row shows alone."""
-        found = [(row, difference) for row in self.rows for difference in row.differences]
-        for of_law in by_key((row for row in self.rows if row.right), lambda row: row.case.work).values():
-            for small, large in pairwise(sorted(of_law, key=lambda row: row.case.nbytes)):
+        """Pairs of row and difference, also between sizes."""
+        pairs = [(row, difference) for row in self.rows for difference in row.differences]
+        for rows in by_key((row for row in self.rows if row.right), lambda row: row.case.work).values():
+            for small, large in pairwise(sorted(rows, key=lambda row: row.case.nbytes)):
                 if difference := small.against(large, SIZE, f"after {_size(small)}"):
-                    found.append((large, difference))
-        return sorted(found, key=lambda pair: COMPARED.index(pair[1].what))
+                    pairs.append((large, difference))
+        return sorted(pairs, key=lambda pair: COMPARED.index(pair[1].what))
 
     def same(self, what: str) -> str | None:
-        """Return whether all rows have the same bits; None where that was not looked at."""
+        """Return in words whether the bits agree in all rows for a trial of COMPARED; None if not compared."""
         several = len({row.case.nbytes for row in self.rows}) > 1
         if not (several if what == SIZE else any(what in row.compared for row in self.rows)):
             return None
@@ -52,7 +52,7 @@ class SumCurve:
         return "same" if what != CALLS else f"{min(row.calls for row in self.rows)} same"
 
     def alike(self, other: "SumCurve") -> tuple[int, int]:
-        """Return in how many cases both have the same bits, and of how many that both have."""
+        """Return the number of cases with the same bits in both curves, and the number of common cases."""
         digests = {row.case: row.digest for row in other.rows}
         pairs = [row.digest == digests[row.case] for row in self.rows if row.case in digests]
         return sum(pairs), len(pairs)
@@ -71,12 +71,12 @@ class SumCurve:
 
     @property
     def accumulation(self) -> str:
-        """The types of partial sums, by the rows that betray it."""
+        """The types of partial sums that the rows show."""
         return ", ".join(dict.fromkeys(row.error.accumulation for row in self.rows if row.error.accumulation))
 
 
 def kinds(results: Sequence[Result]) -> dict[str, list[SumCurve]]:
-    """Return the lines of each kind of case by its title, a line for each implementation."""
+    """Return the curves of all implementations by the title of each kind of case."""
     rows = [row for row in results if isinstance(row, SumBits)]
     titles = by_key(rows, lambda row: replace(row.case.kind, work=None).title)
     return {
@@ -88,11 +88,11 @@ def tables(results: Sequence[Result]) -> Iterator[str]:
     """Yield the lines of all tables."""
     for title, every in kinds(results).items():
         looked = [_same(what) for what in COMPARED if any(line.same(what) for line in every)]
-        yield from ("", f"{title}: what changes the bits", *lines([_NAME, *looked], every, names=1), *_examples(every))
+        yield from ("", f"{title}: changes of bits", *lines([_NAME, *looked], every, names=1), *_examples(every))
         groups = dict(zip(chain(ascii_uppercase, map(str, count(27))), _groups(every), strict=False))
         bits = _letter({line.name: name for name, group in groups.items() for line in group})
         shares = [_share(name, group[0], place) for place, (name, group) in enumerate(groups.items())]
-        yield from ("", f"{title}: whose bits are the same", *lines([_NAME, bits, *shares], every, names=1))
+        yield from ("", f"{title}: equal bits", *lines([_NAME, bits, *shares], every, names=1))
         sizes = sorted({row.case.nbytes for line in every for row in line.rows})
         yield from ("", f"{title}: errors", *lines([_NAME, *_ERRORS, *map(_errors, sizes)], every, names=1))
     skipped = by_key((row for row in results if isinstance(row, Skipped)), lambda row: (row.implementation, row.reason))
@@ -123,7 +123,7 @@ def _errors(nbytes: int) -> Column[SumCurve]:
 
 
 def _groups(every: Sequence[SumCurve]) -> list[list[SumCurve]]:
-    """Return lines together that have the same bits in all cases that the first of them has too."""
+    """Group curves with the same bits in all cases that they share with the first curve of the group."""
     groups: list[list[SumCurve]] = []
     for line in sorted(every, key=lambda line: -len(line.rows)):
         shared = ((group, *line.alike(group[0])) for group in groups)
@@ -140,7 +140,7 @@ def _size(row: SumBits) -> str:
 
 
 def _examples(every: Sequence[SumCurve]) -> Iterator[str]:
-    """Yield what differs first of each kind, once for implementations of which it is the same."""
+    """Yield the first difference of each trial, with the names of all implementations that share it."""
     names: dict[str, list[str]] = {}
     for line in every:
         for what, found in groupby(line.found, key=lambda pair: pair[1].what):

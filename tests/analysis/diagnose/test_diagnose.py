@@ -230,7 +230,7 @@ def test_busbw_above_the_line_is_explained_and_between_nodes_the_line_is_the_car
     (row,) = rows_of([(2**34, 2**34 / 275e9)], "allreduce", 8)
     assert traffic(H100, expected.case, expected.algorithm).per_byte == pytest.approx(1 + 1 / 8)
     share, why = traffic_in_words(H100, row, expected)
-    assert "309.4 GB/s each way go through a GPU's NVLinks: 69% of their 450.0" in share
+    assert "309.4 GB/s go through a GPU's NVLinks in each direction: 69% of their 450.0" in share
     assert "busbw may be above that: it counts 1.75" in why
     ring = replace(expected, algorithm="ring")
     assert traffic(H100, ring.case, ring.algorithm).per_byte == pytest.approx(1.75)

@@ -21,16 +21,16 @@ def test_wrong_and_failed_rows_are_counted_and_named() -> None:
     found = Correctness.of([RIGHT, WRONG, FAILED, untried, unable, predicted])
     assert (found.right, found.total, found.faults) == (1, 4, (WRONG, FAILED))
     words = found.in_words()
-    assert words.startswith("1 of 4 rows right; 1 MiB allreduce ring-flags: WRONG: rank 1")
+    assert words.startswith("1 of 4 results correct; 1 MiB allreduce ring-flags: WRONG: rank 1")
     assert "2 MiB allreduce ring-flags: FAILED: rank 1 crashed; 1 not tried after that" in words
-    assert Correctness.of([RIGHT, unable]).in_words() == "1 of 1 rows right"
+    assert Correctness.of([RIGHT, unable]).in_words() == "1 of 1 results correct"
     assert "and 2 more" in Correctness.of([WRONG] * 5).in_words()
 
 
 def test_rows_that_nobody_checked_are_not_called_right() -> None:
     reported = Reported(case(), "nccl", "gpu", 1e-6, "mean")
-    assert Correctness.of([reported, reported]).in_words() == "2 rows, none of them checked"
-    assert Correctness.of([reported, RIGHT]).in_words() == "1 of 2 rows right; 1 not checked"
+    assert Correctness.of([reported, reported]).in_words() == "2 results, none of them checked"
+    assert Correctness.of([reported, RIGHT]).in_words() == "1 of 2 results correct; 1 not checked"
     assert Correctness.of([replace(reported, wrong_elements=2)]).faults
 
 

@@ -72,13 +72,13 @@ def test_wrong_words_are_one_line_before_anything_is_measured(here: Command, tmp
         (f"{ALONE} --reference missing", "cannot read missing: No such file"),
         (f"{ALONE} --reference {floors}", "floors.toml: Object contains unknown field `lowest`"),
         (f"{ALONE} --on moon", "unknown system 'moon'"),
-        (f"{ALONE} --ranks 2 --impl mpi -b 8K", "a run is judged as it is; leave --impl and --minbytes out"),
+        (f"{ALONE} --ranks 2 --impl mpi -b 8K", "a run is judged as it was measured; leave out --impl and --minbytes"),
         ("missing", "there is no file or folder missing; give a run, a log or a folder of them, or nothing"),
         (f"{AB}/as-is missing", "there is no file or folder missing"),
-        ("dgx-h100", "dgx-h100 is a system, and no file; give --on dgx-h100"),
+        ("dgx-h100", "dgx-h100 is a system, not a file; give --on dgx-h100"),
         (".", "in this folder; name the files"),
         (f"{AB}/as-is --metrics x.prom", "--metrics is for a measurement of this machine"),
-        (f"{AB}/as-is --budget 5s", "a run is judged as it is; leave --budget out"),
+        (f"{AB}/as-is --budget 5s", "a run is judged as it was measured; leave out --budget"),
         ("--op alreduce", "unknown collective 'alreduce'"),
     ):
         done = here("check", *words.split())

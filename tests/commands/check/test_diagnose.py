@@ -91,12 +91,12 @@ def test_wrong_and_failed_rows_come_first_and_no_such_run_is_as_expected(tmp_pat
     assert found.return_value == 3
     answer, first, *_ = found.stdout.splitlines()
     assert answer.startswith("collbench: WRONG allreduce")
-    assert first.startswith("14 of 16 rows right; 2 MiB allreduce nccl: WRONG: rank 1, element 5")
+    assert first.startswith("14 of 16 results correct; 2 MiB allreduce nccl: WRONG: rank 1, element 5")
     assert first.endswith("8 MiB allreduce nccl: FAILED: rank 1 crashed")
     assert first in answer
     none = diagnose(write_run(tmp_path / "none", FAILED, status=None), "--gate")
     assert none.return_value == 3
-    assert "\n0 of 1 rows right; 8 MiB" in none.stdout
+    assert "\n0 of 1 results correct; 8 MiB" in none.stdout
 
 
 def test_a_size_above_its_band_says_so_and_beyond_its_limit_is_slow_and_named_first(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_ranks_are_spread_over_nodes_and_a_run_without_a_machine_is_unknown(tmp_
         assert ("on 1 node, and --nodes says 2" in out) == (nodes == 2)
     out = diagnose(run).stdout
     assert out.startswith("collbench: UNKNOWN ")
-    assert "the machine is not known; name it with --on" in out.splitlines()[0]
+    assert "the machine is unknown; name it with --on" in out.splitlines()[0]
 
 
 def test_a_run_on_a_cpu_is_unknown_but_not_mute() -> None:

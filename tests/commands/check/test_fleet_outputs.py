@@ -74,7 +74,7 @@ def test_verdicts_that_are_missing_or_much_older_than_the_others_are_named(
     assert "24 hours ago, much" in named[older.name]
     assert "started at noon, no verdict" in named[never_ended.name]
     assert any("to 24 hours ago" in line for line in lines)
-    (line,) = [line for line in lines if line.startswith("compared with nothing, since fewer than 5 nodes")]
+    (line,) = [line for line in lines if line.startswith("not compared, since fewer than 5 nodes")]
     assert line.endswith(f": 1, {alone.name}")
     assert json.loads(compared("NIGHT", "--json").stdout)["outdated"] == [older.name]
 
@@ -192,11 +192,11 @@ def test_logs_are_nodes_and_are_judged_against_the_system_of_on_alone(here: Comm
 
 def test_options_of_a_measurement_and_of_a_fleet_do_not_mix(here: Command, slow: list[str]) -> None:
     for words, message in {
-        "--fleet NIGHT --op allreduce": "--op is for other checks; leave it out, or --fleet",
+        "--fleet NIGHT --op allreduce": "--op does not go with --fleet; leave one of them out",
         "--fleet NIGHT --nodes 2": "--nodes is for --on SYSTEM",
         "--fleet NIGHT NIGHT": "--fleet takes one folder, not NIGHT too",
-        "--csv f.csv": "--csv is for --fleet",
-        "--against NIGHT": "--against is for --fleet",
+        "--csv f.csv": "--csv is for --fleet; add --fleet",
+        "--against NIGHT": "--against is for --fleet; add --fleet",
     }.items():
         done = here("check", *words.split())
         assert (done.returncode, done.stderr) == (2, f"collbench: error: {message}\n"), words

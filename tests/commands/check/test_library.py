@@ -102,7 +102,7 @@ def test_a_machine_is_held_against_its_latency_at_first_and_against_its_good_run
     assert first.sight.single > MOST_SIGHT > second.sight.single
     assert "1 earlier good run" in second.compared
     assert second.line.startswith("collbench: OK allreduce 2 made-up ranks: ")
-    assert "7 of 7 rows right and as expected" in second.line
+    assert "7 of 7 results correct and as expected" in second.line
     assert len(list((tmp_path / "state").rglob("run.jsonl"))) == 2
 
 

@@ -196,7 +196,7 @@ def test_neither_a_folder_that_is_taken_nor_an_odd_name_costs_the_verdict(here: 
     for _ in range(2):
         done = here("check", ".", "-o", "kept", "-q")
         assert done.returncode == 3
-    assert "not kept: " in done.stderr
+    assert "not stored: " in done.stderr
     (tmp_path / "c.log").write_text(FAST)
     assert here("check", ".", "-v").stdout.replace("\n", "").isprintable()
 

@@ -65,7 +65,7 @@ def test_a_size_is_called_as_expected_inside_its_band_only_in_every_output(times
     (odd,) = (checked for checked in result.sizes if checked.row.case.nbytes == 8 * GIB)
     assert (odd.judgement.says == "as expected") == inside
     assert (odd.word is Word.SLOW) == (result.word is Word.SLOW) == (times >= 2)
-    assert ("right and as expected" in result.line) == inside
+    assert ("correct and as expected" in result.line) == inside
     whole, *tests = ElementTree.fromstring(junit([verdicts.suite(result)])).iter("testcase")
     (case_of_odd,) = (test for test in tests if ", 8 GiB," in test.attrib["name"])
     (record,) = (each for each in verdicts.document(result)["curves"][0]["sizes"] if each["nbytes"] == 8 * GIB)

@@ -135,4 +135,4 @@ def test_only_names_the_choices_where_a_word_is_none() -> None:
         selection("mpj", ["mpi", "ring-flags"])
     told = str(refused.value)
     assert told.startswith("--only: unknown word 'mpj'; choose from: allreduce, ")
-    assert told.endswith(", mpi, ring-flags, or a size such as 4K, 1K..1M, 1M.. or ..64K")
+    assert told.endswith(", mpi, ring-flags, or a size like 4K, 1K..1M, 1M.. or ..64K")

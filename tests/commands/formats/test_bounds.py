@@ -39,8 +39,8 @@ def test_all_files_of_an_import_have_one_bound_together(tmp_path: Path, monkeypa
         monkeypatch.setitem(source.BOUNDS, kind, most)
         groups, _, refused = read_foreign(ImportRequest(tmp_path))
         assert sum(len(group.results) for group in groups) == 2 * rows
-        (beyond,) = [reason for reason in refused if "goes beyond" in reason]
-        assert f"e.log.gz goes beyond the {most:,} {kind} of an import; cut out the part" in beyond
+        (beyond,) = [reason for reason in refused if "exceeds the limit" in reason]
+        assert f"e.log.gz exceeds the limit of {most:,} {kind} per import; cut out the part" in beyond
         monkeypatch.undo()
 
 
@@ -104,7 +104,7 @@ def test_a_number_with_an_absurd_exponent_costs_its_row() -> None:
         changed = LOG.replace(ROW, ROW.replace(" 0.00 ", f" {word} ", 1))
         (test,) = read_tests(decode("x", changed.encode()), Hints())
         assert len(test.results) == 12
-        assert any("is no whole row" in remark for remark in remarks([test])), word
+        assert any("is an incomplete row" in remark for remark in remarks([test])), word
 
 
 @given(st.from_regex(r"[+-]?[0-9]{0,30}\.?[0-9]{1,30}([eE][+-]?[0-9]{1,12})?", fullmatch=True))

@@ -48,7 +48,7 @@ def test_what_cannot_be_imported_is_named(tmp_path: Path) -> None:
         ([LOG, "--op", "allmagic"], "unknown collective"),
         ([LOG, "--ranks", 2**70], "is impossible; give at least 1"),
         ([DATA / "osu_nccl_full.txt"], "give --ranks N"),
-        ([ROOT / "results" / "cpu-2-ranks-epyc" / "run.jsonl"], "is a run file of collbench already"),
+        ([ROOT / "results" / "cpu-2-ranks-epyc" / "run.jsonl"], "is already a run file of collbench"),
         ([Path(__file__)], "nothing in it looks like results"),
     ):
         assert words in refusal(call(import_command, *arguments, "-o", tmp_path / "run")), arguments
@@ -110,7 +110,7 @@ NAMELESS = "".join(line for line in LOG.read_text().splitlines(True) if " Rank "
 def test_logs_of_the_same_test_without_host_names_are_not_merged_in_silence(tmp_path: Path) -> None:
     logs_of_nodes(tmp_path / "nameless", "{}.log", NAMELESS)
     logs_of_nodes(tmp_path / "named", "{}.log", LOG.read_text())
-    told = "6 logs of the same test without host names went into one run; --each makes a run of each"
+    told = "6 logs of the same test without host names went into one run; --each makes one run per log"
     for name, runs in (("nameless", 1), ("named", 6)):
         merged = call(import_command, tmp_path / name, "-o", tmp_path / "merged" / name)
         assert (merged.stdout.count("run file: "), f"{told}: {tmp_path}" in merged.stderr) == (runs, name == "nameless")
@@ -131,7 +131,12 @@ def test_of_several_files_a_line_each_is_printed_and_patterns_of_names_say_ranks
     assert lines[2].startswith(f"{files[2]}: allreduce, 4 ranks, 4 x NVIDIA H100 80GB HBM3, best ")
     every = call(import_command, *files, "--ranks", ranks, "-v", "-o", tmp_path / "all").stdout
     assert ("reported mean" in every, " ok" in every) == (True, False)
-    for words, why in (("x*=2", "there are "), ("x", "is impossible; give"), ("=2", "is impossible"), ("2,", "is imp")):
+    for words, why in (
+        ("x*=2", "matches none of these files"),
+        ("x", "is impossible; give"),
+        ("=2", "is impossible"),
+        ("2,", "is imp"),
+    ):
         assert why in refusal(call(import_command, *files, "--ranks", words, "-o", tmp_path / "none")), words
 
 

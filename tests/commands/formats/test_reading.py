@@ -65,7 +65,7 @@ def test_log_lines_between_rows_are_taken_out_and_rows_that_they_tear_are_told()
     (first, _) = reported([test])
     assert (first.printed["i_min"], first.printed["timestamp"]) == ("11.30", "2026-07-09 10:00:01")
     for line in (19, 25):
-        assert any(f"line {line} is no whole row" in reason for reason in test.left_out)
+        assert any(f"line {line} is an incomplete row" in reason for reason in test.left_out)
     assert test.machine.variables == (("NCCL_ALGO", "Ring"),)
     assert dict(test.machine.versions)["nccl"] == "2.28.9"
     assert test.started == "2026-07-09T10:00:01"
@@ -170,7 +170,7 @@ def test_a_table_of_one_place_says_which_and_its_sizes_tell_collective_and_ranks
 
 def test_what_cannot_be_read_is_named_in_one_line_with_the_file() -> None:
     for text, words in (
-        ("", "known are: "),
+        ("", "known formats: "),
         ("hello\n", "nccl-tests"),
         ("# nccl-tests version 2.19.6\n", "without a row of results"),
         (LOG[: LOG.index("           8")], "without a row of results"),

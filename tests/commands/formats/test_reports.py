@@ -57,7 +57,7 @@ def test_a_bare_table_is_of_the_ranks_that_its_own_bandwidths_leave_whatever_is_
             assert [ranks for _, ranks, *_ in dict.fromkeys(rows)] == sorted(ranks for _, ranks, *_ in rows)
             assert {ranks for _, ranks, *_ in rows} == {first, second}, (name, given)
         assert len(grouped(parsed(text_of(name)))) == 2
-        assert f"is of {second} ranks, unlike the one above it" in said(text_of(name))
+        assert f"has {second} ranks, unlike the table above it" in said(text_of(name))
 
 
 def test_what_is_given_holds_for_the_tables_that_do_not_say_themselves() -> None:
@@ -107,7 +107,7 @@ def test_sizes_with_units_and_thousands_are_read_and_those_that_no_count_fits_ar
     assert ("allreduce", 8, 512_000_000, False, 2454.8) in rows_of(decimal.replace("2574.0", "2454.8"))
     small = HEADER + "16 2 float sum -1 10.0 0.00 0.00 0 10.0 0.00 0.00 0\n" + row(2**20, 4, "41.2")
     assert {nbytes for _, _, nbytes, _, _ in rows_of(small, 4, "allreduce")} == {2**20}
-    assert "not that of its count and type" in said(small, 4)
+    assert "contradicts its count and type" in said(small, 4)
 
 
 def test_digits_below_a_gigabyte_per_second_count() -> None:
@@ -153,9 +153,9 @@ def test_a_refusal_says_what_to_do() -> None:
         ("n1:7:7 [0] NCCL INFO Bootstrap: Using eth0\n" * 9, "NCCL's own log without a table"),
         ("<!DOCTYPE html>\n<html><body>Not found</body></html>\n", "an HTML page; save the log itself"),
         ('[{"numCycle": 0, "name": "AllReduce", "size": 8, "inPlace": 0, "busBw": 0.1}]', "-Z csv"),
-        ('{"kind":"header","format":3}\n', "run file of collbench already"),
+        ('{"kind":"header","format":3}\n', "already a run file of collbench"),
         ("# Size       Avg Latency(us)\n8    1.5\n", "OSU without its title"),
-        (topology, "known are"),
+        (topology, "known formats"),
     ):
         with pytest.raises(RunFileError, match=words) as error:
             parsed(text)
@@ -321,7 +321,7 @@ def test_a_list_that_was_trimmed_is_of_the_ranks_that_the_command_starts() -> No
     listed = LOG[LOG.index("# nThread") : LOG.index("#       size")].replace("nGpus 4", "nGpus 1")
     for started, ranks in (("mpirun -np 16 ", 16), ("", 4), ("srun -n 2 ", 4)):
         assert ranks_in(f"{started}broadcast_perf\n{listed}{BROADCAST}") == [ranks], started
-    assert "12 of 16 are not there" in said(f"mpirun -np 16 ./broadcast_perf\n{listed}{BROADCAST}")
+    assert "12 of 16 are missing" in said(f"mpirun -np 16 ./broadcast_perf\n{listed}{BROADCAST}")
 
 
 def test_a_whole_list_is_not_outnumbered_by_the_command_of_another_table_or_by_the_user() -> None:
@@ -437,14 +437,14 @@ def test_buffers_in_a_hosts_memory_are_no_gpus() -> None:
     assert machines[1].name == "2 x unknown GPU"
     assert "from host to device memory" in machines[2].name
     assert len({machine.name for machine in machines[:4]}) == 4
-    assert "taken to be" not in said(title.format(host, host) + rows)
+    assert "assumed to be" not in said(title.format(host, host) + rows)
 
 
 def test_a_time_with_a_decimal_comma_is_not_a_thousand_times_as_long() -> None:
     head = "# OSU MPI Allreduce Latency Test v7.3\n# Size       Avg Latency(us)\n"
     text = f"{head}4    17,250\n8    18,500\n1,024   20.250\n"
     assert [(nbytes, time) for _, _, nbytes, _, time in rows_of(text, 8)] == [(1024, 20.25)]
-    assert said(text, 8).count("no whole row") == 2
+    assert said(text, 8).count("an incomplete row") == 2
 
 
 def test_a_pair_of_gpus_without_a_rate_is_told() -> None:
@@ -457,7 +457,7 @@ def test_a_pair_of_gpus_without_a_rate_is_told() -> None:
         assert names or "1 have no rate" in str(reported([test])[0].note)
     torn = text.replace('"395.103",', "", 1)
     assert len(rows_of(torn)) == len(whole) - 1
-    assert "its matrix is not whole" in said(torn)
+    assert "its matrix is incomplete" in said(torn)
     failed = text.replace('"Passed"', '"Failed"')
     assert not rows_of(failed)
     assert "it did not pass: device_to_device_memcpy_read_ce, Failed" in said(failed)

@@ -109,7 +109,7 @@ def test_a_send_is_of_two_ranks_on_a_node_or_on_two_as_hosts_tell() -> None:
     assert [row.samples for row in reported(tests)] == [pytest.approx((1e-4, 1e-4)), pytest.approx((3e-4, 3.1e-4))]
     (alone,) = joined(lines[2] + lines[3] + record(sent("Send", 2), 0, 4, 2, "a"))
     assert alone.machine.nodes == 2
-    assert "whether they share a node" in said([alone])
+    assert "whether its two ranks share a node" in said([alone])
     (apart,) = joined(record(sent("Send", 1), 0, 2, 2))
     assert apart.machine.nodes == 2, "each node has one rank"
 
@@ -132,8 +132,8 @@ def test_a_line_without_a_communicator_has_that_of_the_marker_above_and_of_no_ot
     torn = "".join([*lines[:3], *lines[4:7], lines[7][:99] + "\n", *lines[8:]])  # and one of the first marker's is lost
     (gather,) = (row for row in reported(parsed(torn)) if row.case.collective.name == "allgather")
     assert gather.samples == pytest.approx((31e-6, 33e-6))
-    assert "its communicator is not known" in said(parsed(torn))
-    assert "12 operations that the plugin lost" in said(parsed(MARKED))
+    assert "its communicator is unknown" in said(parsed(torn))
+    assert "12 operations that the plugin dropped" in said(parsed(MARKED))
 
 
 def test_a_newer_version_is_read_by_the_members_that_are_known() -> None:
@@ -151,8 +151,8 @@ def test_what_has_no_time_or_contradicts_itself_is_left_out_and_counted() -> Non
         ({"coll_exec_time_us": 1e300}, "not timed"),
         ({"coll_timing_source": "collective_cpu"}, "on the CPU"),
         ({"coll_busbw_gbs": 100.0}, "contradict"),
-        ({"coll_msg_size_bytes": 2**80}, "no whole record"),
-        ({"coll_sn": "1"}, "no whole record"),
+        ({"coll_msg_size_bytes": 2**80}, "incomplete record"),
+        ({"coll_sn": "1"}, "incomplete record"),
         ({"coll": ["AllGather"]}, "no collective"),
         ({"coll": "AlltoAll"}, "no collective"),
     ):
@@ -174,7 +174,7 @@ def test_a_folder_is_read_as_one_program_compressed_files_too(tmp_path: Path) ->
     for number, (ending, pack) in enumerate(PACKED.items(), 1):
         packed = pack(record(gathered(number, 60 + 10 * number), 1).encode())
         (tmp_path / "below" / f"{number}.log.{ending}").write_bytes(packed)
-    with pytest.warns(Notice, match="program at work"), pytest.warns(Notice, match="not read: notes.md"):
+    with pytest.warns(Notice, match="real program"), pytest.warns(Notice, match="not read: notes.md"):
         (run,) = import_(tmp_path)
     assert run.results[0].samples == pytest.approx((70e-6, 80e-6, 90e-6))  # type: ignore[union-attr]
     (tmp_path / "empty").mkdir()
@@ -189,7 +189,7 @@ def test_what_cannot_be_decompressed_or_is_an_archive_is_refused(monkeypatch: py
             with pytest.raises(RunFileError, match="cannot be decompressed"):
                 decode("x", broken)
         monkeypatch.setitem(source.BOUNDS, "bytes", 100)
-        with pytest.raises(RunFileError, match=r"goes beyond the 100 bytes|Memory usage limit"):
+        with pytest.raises(RunFileError, match=r"exceeds the limit of 100 bytes|Memory usage limit"):
             decode("x", packed)
         monkeypatch.undo()
     archive = io.BytesIO()

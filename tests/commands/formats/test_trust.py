@@ -80,11 +80,11 @@ def test_a_trimmed_list_of_ranks_does_not_make_a_smaller_run() -> None:
         listed = [first.replace("Rank  0", f"Rank {rank:2d}").replace(":10:", f":{rank + 16:02x}:") for rank in kept]
         text = "\n".join([*bare[:at], *listed, *bare[at:]]) + "\n"
         if given:
-            with pytest.raises(UsageError, match=f"not those of allreduce on {kept[-1] + 1} ranks; give --ranks 16"):
+            with pytest.raises(UsageError, match=f"do not fit allreduce on {kept[-1] + 1} ranks; give --ranks 16"):
                 read(text)
         tests = read(text, ranks=given)
         assert ranks_of(tests) == {16}, kept
-        assert f"{missing} of 16 are not there" in said(tests)
+        assert f"{missing} of 16 are missing" in said(tests)
         assert tests[0].machine.name.startswith("16 x ")
 
 
@@ -99,7 +99,7 @@ def test_numbers_tell_no_more_than_their_digits_do() -> None:
         odd = header + f"1028 64 float sum -1 10.0 0.10 {busbw} 0 10.0 0.10 {busbw} 0\n"
         tests = read(odd, name, 4)
         assert set(collectives_of(tests)) == {name}
-        assert all("count and type are of another size" in str(row.note) for row in reported(tests))
+        assert all("count and type contradict the size" in str(row.note) for row in reported(tests))
 
 
 def test_ranks_that_nobody_lists_are_those_of_the_command_or_the_one_number_that_rows_leave() -> None:
@@ -125,13 +125,13 @@ def test_without_a_bandwidth_that_tells_the_highest_rank_counts() -> None:
     lines = [line for line in BROADCAST.splitlines() if "Rank  1" not in line and "Rank  2" not in line]
     tests = read("\n".join(lines).replace("nGpus 4", "nGpus 1").replace("-g 4", "") + "\n")
     assert ranks_of(tests) == {4}
-    assert "2 of 4 are not there" in said(tests)
+    assert "2 of 4 are missing" in said(tests)
     (cut,) = read(BROADCAST.replace("nThread 1 nGpus 4", "nThread 1 nGpus 8"))  # a process alone had more than listed
     assert cut.machine.ranks == 8
 
 
 def test_a_number_of_ranks_that_the_rows_contradict_is_not_taken_on_anyones_word() -> None:
-    with pytest.raises(UsageError, match="not those of allreduce on 16 ranks; give --ranks 4"):
+    with pytest.raises(UsageError, match="do not fit allreduce on 16 ranks; give --ranks 4"):
         read(LOG, ranks=16)
     assert ranks_of(read(BROADCAST, ranks=3)) == {4}, "a list may be too short, and is never too long"
     assert ranks_of(read(BROADCAST, ranks=16)) == {16}
@@ -150,7 +150,7 @@ def test_a_word_of_the_user_tells_what_the_log_does_not() -> None:
         read("built alltoall_perf and all_gather_perf\n" + SILENT)
     assert set(collectives_of(read("built alltoall_perf\n" + SILENT, "allgather"))) == {"allgather"}
     for wrong in ("broadcast", "allreduce", "gather"):
-        with pytest.raises(UsageError, match=f"its columns are not those of {wrong}; give another --op NAME"):
+        with pytest.raises(UsageError, match=f"its columns do not fit {wrong}; give another --op NAME"):
             read(SILENT, wrong)
 
 
@@ -182,8 +182,8 @@ def test_a_test_whose_rows_are_of_another_collective_is_left_out() -> None:
     ):
         (test,) = read(text)
         assert not test.results, name
-        assert f"its columns are not those of {name}" in test.left_out[0]
-    with pytest.raises(UsageError, match="not those of sendrecv on 4 ranks; give --ranks N or --op NAME"):
+        assert f"its columns do not fit {name}" in test.left_out[0]
+    with pytest.raises(UsageError, match="do not fit sendrecv on 4 ranks; give --ranks N or --op NAME"):
         read(LOG.replace("all_reduce", "sendrecv"))
 
 

@@ -217,7 +217,7 @@ def test_each_implementation_has_a_table_of_its_own_and_the_json_that_of_the_fir
     assert not left
     text, left = export(run, "nccl-tests-json")
     assert [row.implementation for row in reported(parsed(text))] == ["ring-flags"]
-    assert left == ["nccl-tests-json holds one test, and nccl-tests all"]
+    assert left == ["nccl-tests-json holds only one test; nccl-tests holds all"]
     assert len(export(run, "csv")[0].splitlines()) == 3
 
 
@@ -251,7 +251,7 @@ def test_means_are_called_means_and_what_is_none_is_not_written_into_a_table_of_
     row = reported(golden_tests("tidy.csv"))[0]
     assert row.figure != "mean"
     for name in ("nccl-tests", "nccl-tests-json"):
-        with pytest.raises(UsageError, match="nccl-tests has means only; choose --to csv"):
+        with pytest.raises(UsageError, match="nccl-tests has only means; choose --to csv"):
             export(run_of(golden_tests("tidy.csv")), name)
 
 

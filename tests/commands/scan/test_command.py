@@ -142,15 +142,15 @@ def test_words_that_do_not_go_together_are_refused_in_a_line(here: Command, tmp_
     for name, text in (("word", "a,b,2\na,c,x\n"), ("less", "a,b,2\n\nb,a,-1\n"), ("few", "a,b,2\nb,a,2\n")):
         (tmp_path / name).write_text(text)
     for words, said in (
-        ("--on cpu --inject node=1:0.5", "--inject is for described systems"), ("--alone 3", "--alone: add --pairs"),
+        ("--on cpu --inject node=1:0.5", "--inject is for described systems"), ("--alone 3", "--alone needs --pairs"),
         ("--on dgx-h100 --nodes 8 --slow-rank 1", "use --inject instead"), ("--size 0", "--size 0 is impossible"),
         ("--on dgx-h100 --nodes 8 --inject leaf=0:0.5", "all nodes are on one leaf"), ("few", "2 members"),
         ("--on dgx-h100 --nodes 2", "2 members"), ("--on cpu --ranks 2 --pairs", "2 members"),
-        ("--on cpu --ranks 4 --slow-rank 4", "--slow-rank 4 is no rank of 4"), ("table --on cpu", "leave --on out"),
-        ("--resume sweep --ranks 4", "leave --ranks out"), ("--resume sweep", "no whole sweep"),
-        ("--pairs --budget 3s", "--pairs and --budget: "), ("--pairs --inject node=1:0.5", "--pairs and --inject: "),
-        ("--pairs table", "--pairs and TABLE|RUN: leave"), ("sweep", "is of no scan and of no pairs"),
-        ("word", "word, line 2: no"), ("less", "less, line 3: no"),
+        ("--on cpu --ranks 4 --slow-rank 4", "--slow-rank 4 is no rank of 4"), ("table --on cpu", "leave out --on"),
+        ("--resume sweep --ranks 4", "leave out --ranks"), ("--resume sweep", "no whole sweep"),
+        ("--pairs --budget 3s", "--budget does not"), ("--pairs --inject node=1:0.5", "--inject does not"),
+        ("--pairs table", "TABLE|RUN does not"), ("sweep", "is not a run of a scan or of pairs"),
+        ("word", "word, line 2: expected"), ("less", "less, line 3: expected"),
     ):  # fmt: skip
         done = here("scan", *words.split())
         assert (done.returncode, said in done.stderr, done.stderr.count("\n")) == (2, True, 1), done.stderr

@@ -149,7 +149,7 @@ def test_under_a_launcher_its_ranks_add_and_nothing_is_restarted(tmp_path: Path)
     for of in rows:
         assert isinstance(of, SumBits)
         assert {RANKS, GRAPH} < set(of.compared) <= {*ALIKE, IN_PLACE, ALIGNMENT, POSITION} - {RESTART}
-    assert done.stdout.count("what changes the bits") == 1
+    assert done.stdout.count("changes of bits") == 1
 
 
 def test_what_adds_nothing_and_options_without_bits_are_refused_in_a_line(here: Command) -> None:
@@ -162,9 +162,9 @@ def test_what_adds_nothing_and_options_without_bits_are_refused_in_a_line(here: 
         ("--bits -g 2,4 -b 4 -e 8 -f 2 --op reducescatter", "-b or -f"),
         ("--bits -b 8 -e 4", "-b 8 is above -e 4"),
         ("-g 2,3", "--ranks 2,3"),
-        ("-b 4K", "--minbytes goes with --bits"),
-        ("--json -", "--json goes with --bits"),
-        ("--out out", "--out goes with --bits"),
+        ("-b 4K", "--minbytes needs --bits"),
+        ("--json -", "--json needs --bits"),
+        ("--out out", "--out needs --bits"),
     ):
         done = here("verify", "--on", "cpu", *words.split())
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), words
@@ -352,7 +352,7 @@ def test_two_runs_tell_from_which_size_on_bits_are_others(here: Command, tmp_pat
     assert "arrival: wrong in BASE, wrong in NEW" in done.stdout.partition("not compared")[2]
     (comparison,) = json.loads((tmp_path / "answer.json").read_text())["comparisons"]
     assert comparison["bits"] == [
-        "nccl (allreduce, float, sum, 4 ranks): other bits in NEW at 1 MiB to 4 MiB",
+        "nccl (allreduce, float, sum, 4 ranks): different bits in NEW at 1 MiB to 4 MiB",
         "6 sums of random values with the same bits in both",
     ]
 

@@ -39,7 +39,7 @@ def test_a_broken_kernel_is_wrong_in_the_matrix_and_in_detail(here: Command, bro
     words = ("--impl", "mpi,ring-flags", "--op", "allreduce")
     done = here(*VERIFY, *words, COLLBENCH_KERNELS=str(broken_ring))
     assert done.returncode == 1, done.stdout + done.stderr
-    *summary, failures = done.stdout.split("-d all --redop all: all types and reductions\n")
+    *summary, failures = done.stdout.split("-d all --redop all checks all types and reductions\n")
     assert re.search(r"^ring-flags +WRONG$", summary[0], re.MULTILINE)
     assert re.search(r"^mpi +ok$", summary[0], re.MULTILINE)
     assert len(re.findall(r"ring-flags +WRONG: rank \d", failures)) == 3
