@@ -1,5 +1,5 @@
-// Reads the device's clock that logs of traced kernels use, so that the host can relate it to its own: the clocks of
-// several GPUs do not agree (kernels/trace.cuh).  Any grid: one thread counts.
+// Reads the device's clock of traced kernels.  The host relates it to its own, since the clocks of several GPUs do not
+// agree (kernels/trace.cuh).  Any grid: one thread counts.
 // Launched by collbench/platforms/gpu/platform.py.
 #include "trace.cuh"
 

@@ -1,4 +1,4 @@
-// Errors of a wire format on numbers like gradients, round after round: inputs, and the sum of the results' errors.
+// Errors of a wire format on numbers like gradients, over rounds.
 // Shares no code with the studied kernels.  Launched by collbench/measure/wire_errors.py; any grid.
 #include "recipe.cuh"
 

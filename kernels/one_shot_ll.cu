@@ -1,5 +1,5 @@
-// All-reduce without a barrier: each rank sends its whole input as packets into every other's inbox, and adds what
-// comes (TensorRT-LLM's and NCCL's one-shot LL).  The fewest steps there are, for the most bytes; for small messages.
+// All-reduce without a barrier, by packets.  Each rank sends its whole input into every other's inbox, and adds the
+// arriving packets (TensorRT-LLM's and NCCL's one-shot LL).  The fewest steps there are, for the most bytes; for small messages.
 //
 // Buffers.  An inbox in each window: two halves of `room` packets for each source rank, used by turns of the call's
 // parity.  A rank can fill a half again only after it has everyone's packets of the call in between, which they sent

@@ -1,4 +1,4 @@
-// Packets: data and flag in one store, so that a reader of the flag has the data; no fence and no separate flag.
+// Packets: data and flag in one store, so that a reader of the flag has the data.
 //
 // A packet is 8 bytes, half data and half flag, stored as one 64-bit word: PTX promises that each *scalar* arrives
 // whole, so two packets may share a v2.b64 access, while a v4.u32 could bring the flag before the data.  The price is

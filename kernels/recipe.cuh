@@ -1,4 +1,4 @@
-// Inputs of the ranks and the results to expect: the judge's own arithmetic, which kernels/check.cu makes into kernels.
+// Inputs of the ranks and the expected results.  This is the judge's own arithmetic; kernels/check.cu uses it.
 // It shares no line with the kernels that are judged, not the sum, not the division, not the 16-bit types.
 #pragma once
 #if !defined(__CUDACC__)

@@ -1,4 +1,4 @@
-// A kernel's view of the other ranks: addresses of their memory, as this process's kernels load and store it.
+// A kernel's view of the other ranks: addresses of their memory in this process.
 #pragma once
 #include "prelude.cuh"
 

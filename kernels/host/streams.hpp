@@ -1,4 +1,4 @@
-// Declarations shared by the two halves of the harness: streams.cpp has the ranks, streams_kernels.cpp has the
+// Declarations shared by the two halves of the harness.  streams.cpp has the ranks, streams_kernels.cpp has the
 // kernels.  Apart, a change of a kernel costs the compiler no more than the kernel.
 //
 // Of the kernels' headers only those may stand here that no order of memory depends on: an inline function that both

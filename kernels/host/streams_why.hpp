@@ -1,4 +1,4 @@
-// Explanations of a wrong result: inputs that are missing or added twice, an old result, or one of another place.
+// Explanations of a wrong result.  Inputs are missing or added twice, or the result is old, or of another place.
 // Part of streams.cpp.  A hypothesis counts if it explains every wrong element of an array.
 
 struct Wrong {

@@ -1,7 +1,7 @@
 """Kernels broken on purpose, and the tools that notice: check, race detector, memory model.
 
-assets/breaks.toml has the changes and the texts; `python -m tools.pages breaks` writes the memory model's executions into
-assets/breaks.json.
+assets/breaks.toml has the changes and the texts.  `python -m tools.pages breaks` writes the memory model's executions
+into assets/breaks.json.
 """
 
 import re
