@@ -109,6 +109,6 @@ def _without_rendezvous(context: click.Context, arguments: list[str]) -> list[st
 def group() -> None:
     """Measure how fast your GPUs communicate, check the results, and see where the time goes.
 
-    Start with `collbench sweep`: an all-reduce on all GPUs, or on two CPU cores if there is no GPU.  `collbench verify`
-    checks a new machine, `collbench predict dgx-h100` needs no GPU, and `collbench COMMAND --help` shows examples.
+    Start with `collbench sweep`: an all-reduce on all GPUs, or on two CPU cores without one.  `collbench verify` checks
+    a new machine, `collbench predict dgx-h100` needs no GPU, and `collbench COMMAND --help` shows examples.
     """

@@ -36,7 +36,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("'A=1 -A'", "names A twice"),
         ("COLLBENCH_LINK=x", "--ab cannot set COLLBENCH_LINK: collbench sets it itself"),
         ("A=1 --ab A=2 --ab A=3", "--ab is given 3 times, but compares two settings"),
-        ("A=1 --on dgx-h100", "--ab measures, and on --on dgx-h100 nothing runs"),
+        ("A=1 --on dgx-h100", "--ab measures, but --on dgx-h100 is a model"),
         ("A=1 --on cpu --out /proc/nothing", "cannot write to /proc/nothing/as-is"),
         ("CXX=no-such-compiler --on cpu --starts 1", "with CXX=no-such-compiler: the C++ compiler 'no-such-compiler'"),
     ),
@@ -77,10 +77,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--what-if ecmp", "nothing between nodes here; give 2 nodes or more"),
         ("--nodes 64 --what-if link-down=leaf99:spine0", "no link"),
     ),
-    "startup": (
-        ("--ranks 0", "--ranks 0 is not possible; give numbers of at least 1"),
-        ("--on dgx-h100", "unknown --on"),
-    ),
+    "startup": (("--ranks 0", "--ranks 0 is not possible; give numbers"), ("--on dgx-h100", "unknown --on")),
     "explain --on cpu": (("--impl nonsense", "unknown implementation"),),
     "step scale --on cpu": (
         ("--ranks 2 --slow-rank 2", "--slow-rank 2 is no rank of 2; choose from 0 to 1"),

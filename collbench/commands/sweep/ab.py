@@ -81,7 +81,7 @@ def _refuse(request: SweepRequest, words: Sequence[str], outputs: Outputs) -> No
         raise UsageError(f"{option} and --ab cannot be combined, since both interleave; leave one out")
     if launched():
         raise UsageError(
-            "--ab starts its own ranks for each setting, which is impossible under a launcher (mpirun, srun); "
+            "--ab starts its own ranks for each setting, which it cannot do under a launcher (mpirun, srun); "
             "start collbench without one, or run it once for each setting"
         )
 
