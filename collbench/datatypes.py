@@ -199,7 +199,6 @@ def _values(datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, fi
 
 
 def _average_terms(datatype: Datatype, how: Recipe, rank: int, element: Words) -> Array:
-    """Return the terms of an average."""
     # Two neighbouring ranks share n times a small integer, so that sum and quotient are exact.
     chosen = _pick(element, how.ranks)
     share = (chosen == rank) * (how.ranks - 1) + ((chosen + 1) % how.ranks == rank)
@@ -210,7 +209,6 @@ def _average_terms(datatype: Datatype, how: Recipe, rank: int, element: Words) -
 
 
 def _product_terms(how: Recipe, rank: int, element: Words, noise: Words) -> Array:
-    """Return the terms of a product."""
     # A rank has a mantissa, its next four neighbours a factor 2 or 1/2, and all have a sign.
     distance = (rank - _pick(element, how.ranks)) % how.ranks
     mantissa = 1.0 + _unsigned(noise, how.bits)

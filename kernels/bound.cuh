@@ -1,5 +1,5 @@
 // Bound on the error of a sum that was sent in a narrower format.  It checks narrow.cu, and shares no code with it.
-//  collbench/datatypes.py is the definition, and a test holds the two against each other.
+// collbench/datatypes.py is the definition, and a test holds the two against each other.
 //
 // For an element with the terms x_r of n ranks.  M_r: the largest magnitude in its group of 32, by rank.
 //   Written once       lost(x, M) = max(relative |x|, absolute * 2^floor(log2(M)))

@@ -15,7 +15,6 @@ from collbench.results import Note
 
 
 def _candidates() -> list[Implementation]:
-    """Return the implementations with a known cost and exact sums."""
     return [way for way in implementations().values() if way.cost and not way.wire]
 
 

@@ -186,7 +186,6 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
 
 
 def _sequence(end: _CallEnds, platform: Platform) -> Iterator[mpi.Call]:
-    """Yield the calls of an operation of a rank, in order."""
     case, rank = end.case, end.rank
     if case.collective.flights:
         for flight in case.collective.flights:

@@ -137,7 +137,6 @@ def _newer(case: Case, comm: Any) -> str:
 
 
 def _takes_part(end: _End) -> bool:
-    """Whether a rank has anything to do."""
     flights = end.case.collective.flights
     return not flights or any(call for flight in flights for call in _flight(end, flight))
 

@@ -170,7 +170,6 @@ def _supports_events(case: Case) -> None:
 
 
 def _enqueue(platform: Platform, steps: Sequence[Step], ranks: int) -> None:
-    """Enqueue one operation."""
     behind: dict[int, Any] = {}  # each rank's event behind its last step
     for number, step in enumerate(steps):
         before, behind = behind, {}

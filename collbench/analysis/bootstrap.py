@@ -233,7 +233,6 @@ def _variance(rounds: Sequence[Sequence[float]], stream: int) -> tuple[float, in
 
 
 def _ends(drawn: Floats) -> tuple[float, float]:
-    """Return the ends of the middle 95 %."""
     ordered = np.sort(drawn).tolist()
     return percentile(ordered, 2.5), percentile(ordered, 97.5)
 

@@ -260,7 +260,6 @@ T = TypeVar("T")
 
 
 def _by_size(values: Iterable[tuple[Pair, T]]) -> list[list[tuple[int, T]]]:
-    """Return the (size, value) points of each curve, sorted by size."""
     curves = []
     for curve in by_key(values, lambda item: item[0].curve).values():
         points = [(pair.nbytes, value) for pair, value in curve]
@@ -286,7 +285,6 @@ def _margin(ratios: Ratios, confidence: float) -> float:
 def _judged_rows(
     pairs: Sequence[Pair], ratios: Ratios, blank: Judgement, margin: float, confidence: float
 ) -> tuple[list[Row], list[Together]]:
-    """Return the judged rows and curves; `blank` is a judgement with BASE and the limit."""
     every = Counter(pair.curve for pair in pairs)
     telling = by_key((pair for pair in pairs if pair in ratios and not ratios[pair].outlier), lambda pair: pair.curve)
     curves = {curve: members for curve, members in telling.items() if len(members) >= FEWEST_SIZES}
@@ -344,7 +342,6 @@ def judgement_of(ratio: Estimate, alone: Estimate, blank: Judgement, margin: flo
 
 
 def _unknown(pair: Pair, why: str, blank: Judgement) -> Row:
-    """Return a row without an interval, with the reason."""
     before, after = pair.seconds
     nothing = Estimate(after / before, math.nan, math.nan)
     return Row(pair.base, pair.new, before, after, replace(blank, reason=why, ratio=nothing))

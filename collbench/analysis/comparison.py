@@ -285,7 +285,6 @@ def _counted(kind: type, lines: Sequence[Row | Together | Unmatched]) -> str:
 
 
 def _advice(hidden: Sequence[Row | Unmatched]) -> str:
-    """Return how to make inconclusive rows conclusive."""
     rows = [row for row in hidden if isinstance(row, Row)]
     if any(row.moved for row in rows):
         return "measure again while the machine is as in BASE, or both in turn (sweep --ab)"

@@ -298,7 +298,6 @@ def _table(kind: Case, interconnects: Sequence[Interconnect], chosen: Chosen | N
 
 
 def _line(nbytes: int, names: Sequence[str], rows: Sequence[Timed | None]) -> SizeLine:
-    """Return a size of a table from the best row of each interconnect."""
     named = [(row, name) for row, name in zip(rows, names, strict=True) if row]
     ranked, first = ranking(named), rows[0]
     behind = [row.typical for row, name in named if name not in ranked.names]

@@ -111,7 +111,6 @@ class LiveTable:
             self._progress.stop()
 
     def _skipped_before(self, results: Sequence[Result]) -> bool:
-        """Return whether all results are skipped for reasons that are already printed."""
         reasons = [(result.implementation, result.reason) for result in results if isinstance(result, Skipped)]
         if len(reasons) < len(results):
             return False

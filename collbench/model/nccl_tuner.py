@@ -184,7 +184,6 @@ class _Tuner:
         return cells
 
     def _ring_latency(self, number: int) -> Latency:
-        """Return the latency of a ring's steps."""
         base, between = self.release.base["ring"][number], self._net("ring", number)
         # Broadcasts and reductions are pipelined, and NCCL counts one step; or all where rings differ in their order.
         if not self.rounds:

@@ -360,7 +360,6 @@ def _ordered(every: Sequence[PanelCurves], known: dict[PlotLine, Look]) -> list[
 
 
 def _band_name(every: Sequence[PanelCurves], known: dict[PlotLine, Look], predicted: bool) -> str:
-    """Return the name of the bands of measured or predicted lines; empty if there are none."""
     names = []
     for panel, view, lines, _ in every:
         results: list[Drawn] = []

@@ -100,7 +100,6 @@ def _model_name(cpuinfo: str) -> str:
 
 
 def _caches(root: Path, cpus: tuple[int, ...]) -> tuple[Cache, ...]:
-    """Caches by level and type."""
     # Every CPU lists the caches that it uses, so those with the same sharers are one cache.
     sizes: dict[str, dict[str, int]] = {}
     for cpu in cpus:

@@ -197,7 +197,6 @@ def _digits(uuid: str) -> str:
 
 
 def _numa(nvml: Any, handle: Any) -> int | None:
-    """The nearest NUMA node."""
     # Not nvmlDeviceGetNumaNodeId, which is about GPUs that are NUMA nodes themselves.
     mask = ask(nvml, "nvmlDeviceGetMemoryAffinity", handle, 16, nvml.NVML_AFFINITY_SCOPE_NODE)
     for index, word in enumerate(mask or ()):

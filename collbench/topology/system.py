@@ -401,7 +401,6 @@ class _Machine:
         return 0.0
 
     def _slot(self) -> tuple[int, int]:
-        """The generation and lanes of the narrowest slot."""
         slots = [gpu.pcie for gpu in self._gpus if gpu.pcie and gpu.pcie.rate]
         if not slots:
             generation = ARCHITECTURES[self._arch].pcie

@@ -221,7 +221,6 @@ def read_fleet(folder: Path, judge: Judge | None = None) -> list[FleetNode]:
 
 
 def _nodes(folder: Path, judge: Judge | None) -> Iterator[FleetNode]:
-    """Yield one node for a folder's check, or a node for each run in it."""
     name, checked = sanitize.text(os.fsencode(folder.name).decode(errors="replace")), folder / CHECK
     paths = (
         [checked]

@@ -386,7 +386,6 @@ def _decide(centre: float, variance: float, error: float, test: SequentialTest, 
 
 
 def _word(sizes: Sequence[CheckedSize], whole: Word, resolution: float) -> tuple[Word, str]:
-    """Return the word of a curve, and why it is not OK."""
     slow = [size for size in sizes if size.word is Word.SLOW]
     if slow:
         named = ", ".join(f"{format_size(size.row.case.nbytes)} {size.off:.2f}x" for size in slow[:LISTED])

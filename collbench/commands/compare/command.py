@@ -138,7 +138,6 @@ def ratio_in_words(row: Row | Together) -> str:
 
 
 def _word(row: Row | Together) -> str:
-    """Return the word of a row, with a short reason of UNKNOWN."""
     if row.word is not Word.UNKNOWN:
         return str(row.word.value)
     return f"UNKNOWN: {row.judgement.reason.removeprefix(UNSURE) if row.estimate.known else 'no interval'}"

@@ -269,7 +269,6 @@ def _unbuilt(exercise: Exercise, source: StudentFile, said: str) -> Judgement:
 
 
 def _outcomes(exercise: Exercise, stage: str, ranks: int, outcome: "partial[races.Outcome]") -> list[races.Outcome]:
-    """Return the outcomes of the runs of a stage, each with its own calls and stalls."""
     before, after = _STAGES[stage]
     run = partial(
         races.Run,

@@ -158,7 +158,6 @@ class Context:
             self.variables = _merged(self.variables, _assigned(words))
 
     def _take_options(self, line: str) -> None:
-        """Read a command line of nccl-tests."""
         commands = [match for match in TEST.finditer(line) if _is_test(match[1].lower())]
         if not commands:
             return

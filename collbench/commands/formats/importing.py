@@ -310,7 +310,6 @@ def _paths(files: Files, said: list[str]) -> Iterator[Path]:
 
 
 def _loaded(paths: Sequence[Path], errors: list[tuple[str, CollbenchError]]) -> Iterator[ForeignFile]:
-    """Yield the content of each file."""
     budget = Budget()
     for path in paths:
         try:

@@ -245,7 +245,6 @@ def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | 
 
 
 def _named_by_columns(section: LogSection, ranks: int | None, reduces: bool, exchanged: bool) -> Iterator[str]:
-    """Yield the collectives of nccl-tests that fit the columns."""
     for collective in of_nccl_tests():
         alike = collective.name == "sendrecv" if exchanged else collective.reduces == reduces
         if alike and _fits(collective, section, ranks):
@@ -331,7 +330,6 @@ def _wrong(words: dict[str, str]) -> int | None:
 
 
 def _library(section: LogSection) -> str:
-    """Return the timed library: nccl or rccl."""
     columns = section.columns
     # Only rccl-tests prints appended columns and hipevt.
     hip = columns and (columns.appended or any("hipevt" in place for place in columns.places))

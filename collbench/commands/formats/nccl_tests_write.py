@@ -111,7 +111,6 @@ def settings(header: Header, ranks: int, sizes: Sequence[int], **known: int) -> 
 
 
 def _properties(of: Case | Sweep) -> dict[str, int]:
-    """Return the properties that nccl-tests has an option for, by name."""
     return {each.name: getattr(of, each.name) for each in NCCL_TESTS}
 
 

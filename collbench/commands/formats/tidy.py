@@ -106,7 +106,6 @@ def _result(line_number: int, words: Mapping[str, str], machine: ForeignMachine)
 
 
 def _property(word: str, usual: Any) -> Any:
-    """Return the value of a property, with the type of its default."""
     return word.lower() == "true" or bool(whole(word)) if isinstance(usual, bool) else whole(word) or usual
 
 

@@ -162,7 +162,6 @@ def plot(request: DrawRequest) -> list[Path]:
 
 
 def _shown_implementations(names: Sequence[str], runs: Sequence[Run]) -> Collection[str]:
-    """Return the implementations to draw, empty for all; UsageError for a name that the runs lack."""
     # Implementations by choice of --impl: names in the runs, and groups.  A run may use the name of a group.
     chosen: dict[str, list[str]] = {"library": [], "ladder": []}
     for name in dict.fromkeys(result.implementation for run in runs for result in run.results):

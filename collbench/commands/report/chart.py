@@ -113,7 +113,6 @@ def _rows(
 
 
 def _references(results: Iterable[Result]) -> dict[Case, Timed]:
-    """Return the last result of the fastest library for each case."""
     last = {(result.case, result.implementation): result for result in timed(results)}
     by_case = by_key((row for row in last.values() if is_library(row.implementation)), lambda row: row.case)
     return {case: min(rows, key=lambda row: row.typical) for case, rows in by_case.items()}

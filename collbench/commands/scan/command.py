@@ -214,7 +214,6 @@ def _junit(verdict: ScanVerdict) -> str:
 
 
 def _metrics(verdict: ScanVerdict) -> str:
-    """Return metrics in Prometheus' text format."""
     mark = {} if measured(verdict) else {"measured": "false"}
     alone = verdicts.braced(mark) if mark else ""
     slower = {verdicts.braced({"name": finding.name} | mark): finding.slower for finding in verdict.faulty}

@@ -209,7 +209,6 @@ def judge_run(run: Run, slower: float | None) -> ScanVerdict:
 def _judged(
     names: Sequence[str], hosts: Sequence[str], platform: str, tables: Tables, slower: float | None
 ) -> ScanVerdict:
-    """Return the verdict of tables."""
     refuse_few(len(names))
     case = Case(COLLECTIVES["sendrecv"], 1, DATATYPES["int8"], NONE, 0, len(names), in_place=False, work=Scan())
     levels = (MemberLevel("node", tuple(hosts)),) if hosts else ()

@@ -223,7 +223,6 @@ class Evidence:
         return ScanFinding(effect, label, math.exp(effect.slower), math.exp(least), math.exp(most), word, where)
 
     def _caveats(self, fit: Fit) -> Iterator[str]:
-        """Yield reasons to doubt the usual time."""
         count, lasting = len(self._members.names), [each for each in fit.effects if not each.fault.way]
         slow = {member for each in lasting if each.fault.kind != "link" for member in each.members}
         if 2 * len(slow) > count:

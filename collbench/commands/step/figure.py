@@ -33,7 +33,6 @@ def scaling_figures(run: Run, request: PlotRequest) -> Named:
 
 @style()
 def _scaling(curves: Sequence[ScalingCurve], topology: str) -> Figure:
-    """Draw a panel for every mode."""
     modes = list(dict.fromkeys(curve.mode for curve in curves))
     chosen = looks(family(curve.points[-1].row.implementation) for curve in curves)
     drawn = new_figure(SCREEN.width(len(modes)), 4.8)
@@ -142,7 +141,6 @@ def _lateness(result: StepTimes, steps: StepArrays) -> Figure:
 
 
 def _heat(axes: Axes, steps: StepArrays, binned: Binned) -> Any:
-    """Draw a row for every rank."""
     from matplotlib.colors import TwoSlopeNorm
 
     most = float(np.percentile(np.abs(binned.late), _SCALE)) or 1e-9

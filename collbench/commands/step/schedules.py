@@ -73,7 +73,6 @@ def _sender(parts: Parts) -> Callable[[int], None]:
 
 
 def _compute(parts: Parts) -> RunStep:
-    """Compute, and communicate nothing."""
     products = parts.products
     work = [(rank, sum(counts)) for rank, counts in parts.shares]
 
@@ -110,7 +109,6 @@ def _in_order(parts: Parts, work: Sequence[Sequence[tuple[int, int]]]) -> RunSte
 
 
 def _sequential(parts: Parts) -> RunStep:
-    """Compute everything, then communicate."""
     everything = [(rank, sum(counts)) for rank, counts in parts.shares]
     if parts.platform.compute.queued:
         return _in_order(parts, [everything, *([] for _ in parts.operations[1:])])

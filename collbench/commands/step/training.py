@@ -165,7 +165,6 @@ def _finish(strategy: Strategy, training: Training, expected: NDArray[np.float64
 
 
 def _loss_curve(job: SgdJob, snapshots: Sequence[Snapshot]) -> Iterator[LossPoint]:
-    """Yield losses of the first weights and of the snapshots."""
     yield LossPoint(0, 0.0, loss(job, first_weights(job), *held_out(job)))
     for version, moment, weights in snapshots:
         yield LossPoint(version, round(moment, DIGITS), loss(job, weights, *held_out(job)))

@@ -72,7 +72,6 @@ def _assumed(planned: TrainingPlan) -> list[str]:
 
 
 def _lines(planned: TrainingPlan) -> Iterator[str]:
-    """Yield everything as lines of text."""
     plan, best = planned.plan, planned.best
     yield from (answer(planned), "")
     yield from heading(plan)

@@ -123,7 +123,6 @@ class TrainingPlan(Shown):
         return session.as_run()
 
     def _topology(self) -> TopologyPart:
-        """Return the topology for the header of the run file."""
         curves, ranks = self.plan.setting.curves, self.plan.setting.job.gpus
         return TopologyPart(
             name=self.title, platform="gpu", ranks=ranks, model=True, system=curves.system, curves=curves.origin
@@ -187,7 +186,6 @@ def _with_purpose(places: Sequence[OnSystem], purpose: str, **money: Any) -> Ite
 
 
 def _setting(request: TrainRequest) -> PlanSetting:
-    """Return the setting that the request describes."""
     model = load_model(request.model)
     if request.sequence is not None:
         model = replace(model, sequence=request.sequence).checked()
@@ -235,7 +233,6 @@ def _counts(scale: str | None, gpus: int, *, priced: bool) -> Sequence[int]:
 
 
 def _tokens(model: Model, text: str | None) -> float:
-    """Return the tokens of the whole run."""
     tokens = parse_count(text, "--tokens") if text else usual_tokens(model)
     if not 1 <= tokens <= 1e18:
         raise UsageError(f"--tokens {text} is impossible; give 1 to 1e18, such as 300B")

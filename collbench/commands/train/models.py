@@ -194,7 +194,6 @@ def divisors(number: int) -> list[int]:
 
 
 def _divisor(number: int, near: int) -> int:
-    """Return the divisor of a number that is nearest to another number."""
     return min(divisors(number), key=lambda divisor: abs(divisor - near))
 
 

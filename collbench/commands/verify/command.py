@@ -205,7 +205,6 @@ def _print_counts(pairs: Pairs, sweep: Sweep) -> None:
 
 
 def _print_failures(pairs: Pairs) -> None:
-    """Print the wrong and failed cases, one per line."""
     for results in pairs.values():
         bad = [result for result in results if result.outcome.bad]
         for result in bad[:_SHOWN]:

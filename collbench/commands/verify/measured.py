@@ -324,5 +324,4 @@ def _tries(
 
 
 def _moved(case: Case, array: Array, by: int) -> Array:
-    """Return an array with the elements of each block rotated."""
     return np.roll(array.reshape(-1, case.block), by, axis=1).reshape(-1)
