@@ -4,8 +4,7 @@ It holds fields of a cuda.Machine in JSON; those under "process 1" are for that 
 
 * `switch`: the GPUs hang on an NVSwitch, which adds; else they are joined by PCIe;
 * `nvml`: the error that NVML starts with, as a number, or "missing" where nvidia-ml-py is not installed;
-* `simulation`: fields of a simulate.Simulation, NCCL's estimates;
-* `patience`: for how many seconds NCCL's start and first operation are waited for.
+* `simulation`: fields of a simulate.Simulation, NCCL's estimates.
 """
 
 import json

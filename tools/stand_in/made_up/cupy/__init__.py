@@ -13,10 +13,6 @@ _fields.pop("nvml", None)
 _switch = _fields.pop("switch", False)
 if "simulation" in _fields:
     _fields["simulation"] = Simulation(**_fields["simulation"])
-if patience := _fields.pop("patience", 0):
-    from collbench.platforms.gpu import platform
-
-    platform.STARTUP = patience
 _buses = [_fields.get("buses", {}).get(device, device) for device in range(_fields.get("devices", 1))]
 _fields["without_peers"] = {(a, b) for a, b in permutations(range(len(_buses)), 2) if _buses[a] == _buses[b]}
 _machine = Machine(process=PROCESS, **_fields)
