@@ -121,8 +121,8 @@ def _kind(op: Operation) -> str:
 def in_order(found: Witness) -> list[int]:
     """Return the accesses in an order that explains the execution.
 
-    A write becomes visible before it is read, and a read comes before the writes that it missed.  Of these orders,
-    return one with the fewest changes to program order and with none that an acquire or a release forbids.
+    A write becomes visible before it is read, and a read comes before the writes that it missed.  Return one of these
+    orders, with the fewest changes to program order and none that an acquire or release forbids.
     """
     execution = found.execution
     ops = {op.number: op for op in execution.ops if op.thread >= 0}

@@ -312,7 +312,7 @@ class _CollectiveCandidate(Candidate):
         return replace(result, floor=reference.copy_seconds or None, barrier=reference.barrier_seconds or None)
 
     def result(self, failure: CheckFailure | None) -> Measurement:
-        """*Collective*: return what was measured, or what is wrong."""
+        """*Collective*: return the measurement, or the failure."""
         platform, prepared = self._platform, self._prepared
         return Measurement(
             case=self._subject.case,

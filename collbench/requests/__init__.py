@@ -1,4 +1,4 @@
-"""What collbench's commands do, as functions: `collbench.sweep`, `predict`, `read`, `check`, `compare`, `plot`.
+"""The commands of collbench as functions: `collbench.sweep`, `predict`, `read`, `check`, `compare`, `plot`.
 
 Their errors are those of the commands, with the words of the library: `ranks=999` where a user of the command line
 wrote `--ranks 999`.

@@ -41,7 +41,7 @@ class Ndarray:
 
 
 class Arrays:
-    """What the module cupy offers of arrays."""
+    """The arrays of the module cupy."""
 
     def __init__(self, machine: Any) -> None:
         self._machine = machine

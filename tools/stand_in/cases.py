@@ -1,4 +1,4 @@
-"""What is run on the machine of cuda.py: implementations by what they need, sweeps, cases, and a run of a case."""
+"""Cases for the machine of cuda.py: implementations by their needs, sweeps, cases, and a run of a case."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def prepare(way: Implementation | str, case: Case, platform: Any) -> Any:
 
 
 def flaw(way: Implementation | str, case: Case, platform: Any, seeds: int = 1, launches: int = 1) -> Any:
-    """What is wrong with a result of new data each time; None where all are right."""
+    """Return the fault of a result, with new data each time; None if all are right."""
     prepared = prepare(way, case, platform)
     for seed in range(1, seeds + 1):
         platform.checker.fill(case, seed, prepared.wire)

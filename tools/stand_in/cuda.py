@@ -2,7 +2,7 @@
 
 It is asynchronous like the real one: each stream is a thread that carries out what it is given in order, so a kernel
 that waits for another really waits.  Kernels are the real kernels/*.cu, compiled as C++; a cooperative launch runs its
-grid as threads.  What CUDA would refuse is refused: a stream used under another device, memory of a GPU without peer
+grid as threads.  The machine refuses the errors that CUDA would refuse: a stream used under another device, memory of a GPU without peer
 access, a wait across the borders of a capture.  `Machine` also has the faults that tests need.  With a
 `process` number its device memory is shared with other processes that have a machine of their own (ipc.py).
 
@@ -22,8 +22,8 @@ cupy_backends/cuda/api/runtime.pyx and driver.pyx; a real H100 has run the same 
 * It is stricter: whatever is enqueued, copies included, needs its stream's device to be current; every launch names its
   stream; a stream must be non-blocking; an empty graph is no graph; what no machine of the tests should do is an
   AssertionError.
-* A C++ compiler builds a kernel at its first launch, since only a launch says whether it runs as a grid.  What NVRTC or
-  the driver refuse, they refuse when the module is asked for a function, as the real ones do (`Machine.refusals`).
+* A C++ compiler builds a kernel at its first launch, since only a launch says whether it runs as a grid.  NVRTC and
+the driver refuse when the module is asked for a function, as the real ones do (`Machine.refusals`).
 * A stream lives as long as its machine, whoever forgets it; one that CuPy destroys waits for what is enqueued.
 * Illegal addresses are found at a launch's end, and after them nothing works any more, but they are found only where
   kernels say what they touch: the windows of the ranks and the targets of kernels/check.cu.
@@ -165,7 +165,7 @@ class Machine:
             first._try(first._waiting.popleft())
 
     def cupy(self) -> Any:
-        """What `import cupy` would give on this machine."""
+        """Return the module that `import cupy` would give on this machine."""
         return make_cupy(self)
 
     def stop(self) -> None:

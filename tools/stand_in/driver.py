@@ -2,8 +2,8 @@
 """libcuda for the made-up machine (cuda.py): virtual memory and multicast objects, on host memory.
 
 Physical memory is an anonymous file and an address a mapping of it, so that two addresses of one place are aliases.  A
-multicast address cannot be touched: a kernel that took it for an ordinary one would crash.  What the driver would wait
-for, for ever, or leave undefined, is an AssertionError.
+multicast address cannot be touched: a kernel that took it for an ordinary one would crash.  An endless wait or
+undefined behaviour of the driver is an AssertionError.
 
 Stricter than the real one on purpose: a handle is released only once nothing is mapped or bound, and every size is a
 multiple of what was said.
@@ -59,7 +59,7 @@ class Team:
 
 @dataclass
 class Library:
-    """What collbench.platforms.gpu.cuda calls, and what is wrong with it."""
+    """The functions that collbench.platforms.gpu.cuda calls, with checks of their arguments."""
 
     machine: Machine
     capability: tuple[int, int] = (9, 0)

@@ -1,4 +1,4 @@
-"""What the made-up CUDA raises: the names, the words and the types of CuPy's own errors.
+"""Errors of the simulated CUDA, with the names, words and types of CuPy's own.
 
 Held against CuPy 14.2 (cupy_backends/cuda/api/runtime.pyx and driver.pyx, cupy/cuda/compiler.py).
 CuPy's driver and NVRTC errors are RuntimeErrors; a source that NVRTC refuses is a plain Exception.

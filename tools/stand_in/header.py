@@ -1,4 +1,4 @@
-"""What collbench.platforms.gpu.cuda takes for granted of libcuda, as C: structures, numbers and functions."""
+"""Assumptions of collbench.platforms.gpu.cuda about libcuda, as C: structures, numbers and functions."""
 
 import ctypes
 from collections.abc import Iterator

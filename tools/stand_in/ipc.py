@@ -54,7 +54,7 @@ class Allocation:
 
 
 class SharedMemory:
-    """What one process has allocated and opened; `process` is its number among those of the run."""
+    """Memory that one process has allocated and opened; `process` is its number among those of the run."""
 
     def __init__(self, machine: Any, process: int) -> None:
         self._machine, self._process = machine, process

@@ -3,7 +3,7 @@
 
 Between processes the bytes pass through files of a folder, whose name is the unique id.
 
-It is held against CuPy 14.2 (cupy_backends/cuda/libs/nccl.pyx) and NCCL 2.30. What differs on purpose: groups are not
+It is held against CuPy 14.2 (cupy_backends/cuda/libs/nccl.pyx) and NCCL 2.30. Deliberate differences: groups are not
 nested, calls outside a group are refused, and initAll is not there, since it keeps the GIL for as long as NCCL starts:
 no limit of time, no signal and no other thread gets its turn. A status beyond CuPy's list ends in a KeyError, as
 there. Before CuPy 14 a unique id is a tuple of numbers; whoever hands it on must not care.
@@ -53,7 +53,7 @@ class NcclError(RuntimeError):
 
 
 class Nccl:
-    """What cupy.cuda.nccl offers."""
+    """The functions of cupy.cuda.nccl."""
 
     NcclError = NcclError
     available = True
@@ -209,7 +209,7 @@ class Meeting:
         self._traded = Counter[int]()  # with every other one
 
     def trade(self, peer: int, mine: Any) -> Any:
-        """What another one gives in turn; whoever trades with several does so in the order of the pairs."""
+        """Return the data of another rank in exchange; a rank trades with several in the order of the pairs."""
         pair = f"pair-{min(self._rank, peer)}-{max(self._rank, peer)}-{self._traded[peer]}"
         self._traded[peer] += 1
         self._leave(f"{pair}-{self._rank}", mine)
@@ -219,7 +219,7 @@ class Meeting:
         return told
 
     def exchange(self, mine: Any) -> list[Any]:
-        """What each gives, by rank."""
+        """Return the data of every rank, by rank."""
         self._count += 1
         self._leave(f"{self._count}-{self._rank}", mine)
         found = [self._wait(self._folder / f"{self._count}-{rank}") for rank in range(self._size)]
@@ -241,7 +241,7 @@ class Meeting:
 
 
 class Call:
-    """What one rank asked for."""
+    """A request of one rank."""
 
     def __init__(self, comm: "Communicator", name: str, stream: int, **details: int) -> None:
         self.comm, self.rank, self.name, self.stream = comm, comm._rank, name, stream

@@ -14,7 +14,7 @@ UNSUPPORTED = pynvml.NVML_ERROR_NOT_SUPPORTED
 
 @dataclass(frozen=True)
 class FakeGpu:
-    """What one GPU answers; None stands for "Not Supported"."""
+    """Answers of one GPU; None stands for "Not Supported"."""
 
     name: str
     bus_id: str  # as NVML writes it
@@ -33,7 +33,7 @@ class FakeGpu:
 
 @dataclass(frozen=True)
 class Slice:
-    """What one MIG slice answers; everything that is not here it does not support."""
+    """Answers of one MIG slice; it supports nothing else."""
 
     name: str
     uuid: str

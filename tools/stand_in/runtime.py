@@ -94,7 +94,7 @@ class Function:
         return self._within_reach([target], lambda: kernel(*args))
 
     def _within_reach(self, addresses: Sequence[int], run: Callable[[], None]) -> Callable[[], None]:
-        """What runs later: the kernel, or what it comes to if it touches memory that its device may not."""
+        """Return the action to run later: the kernel, or its error if it touches memory that its device may not."""
         if all(self._machine.reaches(self._device, address) for address in addresses):
             return run
 
@@ -162,7 +162,7 @@ def alive(function: Any) -> Any:
 
 
 class Runtime:
-    """What cupy.cuda.runtime offers."""
+    """The functions of cupy.cuda.runtime."""
 
     CUDARuntimeError = CUDARuntimeError
     memcpyHostToDevice, memcpyDeviceToHost, memcpyDefault = 1, 2, 4
@@ -347,7 +347,7 @@ def _copy(target: int, source: int, size: int) -> None:
 
 
 class Driver:
-    """What cupy.cuda.driver offers."""
+    """The functions of cupy.cuda.driver."""
 
     CUDADriverError = CUDADriverError
 
@@ -361,7 +361,7 @@ class Driver:
 
 
 class Nvrtc:
-    """What cupy.cuda.nvrtc offers."""
+    """The functions of cupy.cuda.nvrtc."""
 
     def __init__(self, machine: "Machine") -> None:
         self._machine = machine

@@ -1,4 +1,4 @@
-"""What several real processes go through on GPUs that are made up; each leaves what it saw in a file for the test.
+"""Scenarios of several real processes on simulated GPUs; each process writes its observations to a file for the test.
 
 `mpiexec -n 2 python -m tools.stand_in.scenarios FOLDER`, with the made-up driver on LD_LIBRARY_PATH.
 """
@@ -79,7 +79,7 @@ def a_case(collective: str = "allreduce", nbytes: int = 1000, **changes: Any) ->
 
 
 def outcome(platform: Any, name: str, case: Case) -> str:
-    """What a run of a case comes to, in words."""
+    """Return the outcome of a run of a case, in words."""
     try:
         found = flaw(name, case, platform, seeds=2)
     except Unsupported as reason:
@@ -134,7 +134,7 @@ def the_runner() -> Any:
 
 
 def estimates(**changes: Any) -> Any:
-    """What each process is told of one case, and how often NCCL was asked there."""
+    """The estimates that each process gets for one case, and the number of queries to NCCL."""
     simulation = Simulation(build_extension(Path(sys.argv[1], f"nccl-{RANK}")), **changes)
     with opened(devices=RANKS, names=("nccl",), simulation=simulation) as platform:
         estimate = prepare("nccl", a_case(), platform).estimate
@@ -176,7 +176,7 @@ def a_wrong_element() -> Any:
 
 
 def faulty(**faults: Any) -> Any:
-    """What becomes of nccl, of two rungs of the ladder and of the host's."""
+    """The outcomes of nccl, of two rungs of the ladder, and of the host's rung."""
     with opened(**faults) as platform:
         return {name: outcome(platform, name, a_case()) for name in SOME}
 
@@ -249,7 +249,7 @@ def a_surprise_for_one() -> Any:
 
 @scenario
 def one_fails_while_the_other_is_busy() -> Any:
-    """Who is busy is so until it can be heard what the other has failed of."""
+    """One process stays busy until the error of the other can be received."""
     team, heard, file = MpiProcesses(COMM), [""], Path(sys.argv[1], "heard")
 
     def listen() -> None:

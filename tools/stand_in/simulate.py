@@ -38,7 +38,7 @@ Answer = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(ctypes.c
 
 
 def build_extension(folder: Path, version: int = NEWEST) -> Path:
-    """What stands for CuPy's extension module, with the functions that an NCCL of that version has."""
+    """Build a substitute of CuPy's extension module, with the functions of that version of NCCL."""
     folder.mkdir(parents=True, exist_ok=True)
     text = _HEAD
     for name, kinds in FUNCTIONS.items():
@@ -55,7 +55,7 @@ def build_extension(folder: Path, version: int = NEWEST) -> Path:
 
 @dataclass(eq=False)
 class Simulation:
-    """What NCCL answers, and what it was asked: the names of the calls in each group that was simulated."""
+    """Answers of NCCL, and its queries: the names of the calls in each simulated group."""
 
     extension: Path
     expects: float = 12.5  # microseconds; negative: it leaves that unset

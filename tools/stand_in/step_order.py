@@ -45,7 +45,7 @@ def toy(platform: Any, bucket: int, everywhere: bool) -> Prepared:
 
 
 def carry_out(platform: Any, schedule: str, everywhere: bool, steps: int = STEPS) -> list[tuple[str, Stream]]:
-    """What streams did in so many steps of three buckets."""
+    """Return the actions of streams in a number of steps of three buckets."""
     case = a_case(platform.ranks, replace(STEP, schedule=schedule))
     products = platform.compute.products(STEP.size)
     operations = [toy(platform, bucket, everywhere) for bucket in range(3)]
@@ -62,7 +62,7 @@ def carry_out(platform: Any, schedule: str, everywhere: bool, steps: int = STEPS
 
 
 def out_of_order(log: Sequence[tuple[str, Stream]], platform: Any, schedule: str) -> list[str]:
-    """What came too early: a bucket before a rank of its device had computed it, a product before the last step ended.
+    """Return the actions that came too early: a bucket before its product, or a product before the end of the last step.
 
     A device's streams are counted together: what its ranks communicate they may communicate in one kernel.
     """
