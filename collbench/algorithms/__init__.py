@@ -1,4 +1,4 @@
-"""The implementations of collectives; each module here defines IMPLEMENTATION or IMPLEMENTATIONS.
+"""The implementations: each module defines IMPLEMENTATION or IMPLEMENTATIONS.
 
 Records next to kernels are implementations too (records.py).  Libraries come first, then the hand-written ones in the
 order in which the lessons introduce them.

@@ -1,6 +1,6 @@
-"""`auto`: the hand-written implementation that the cost model expects to be fastest, and its name in the row's note.
+"""`auto`: the hand-written implementation that the cost model selects.
 
-All that the choice looks at, the case and the platform's record of its hardware, is the same on every process.
+The choice depends only on the case and the platform's record of its hardware, which are the same on every process.
 """
 
 from contextlib import suppress

@@ -1,9 +1,8 @@
-"""`mpi`: the MPI library's own collectives, called from the same compiled loop as our kernels.
+"""`mpi`: the MPI library's collectives, called from a compiled loop.
 
-Its functions are the ones that mpi4py calls; only the interpreter is left out.  MPI's gaps are filled
-as its users do: an average is a sum, divided afterwards by each rank that holds a result, and types that the library
-cannot add have a user-defined operation.  A broadcast in MPI is always in place; out of place the root also copies, as
-NCCL's does.
+It calls the same functions as mpi4py, without the interpreter. An average is a sum that each rank with a result then
+divides. Types that the library cannot add use a user-defined operation. A broadcast in MPI is always in place; out of
+place the root also copies, as in NCCL.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,6 +1,6 @@
-"""`narrow-bfloat16`, `narrow-e4m3` and `narrow-topk`: a two-shot whose ranks exchange less than their arrays hold.
+"""`narrow-bfloat16`, `narrow-e4m3` and `narrow-topk`: two-shots that exchange fewer bytes.
 
-An implementation for each format of collbench/datatypes.py.  None is exact: results are checked against a proved bound.
+One implementation for each format of collbench/datatypes.py. None is exact: results are checked against a proved bound.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""The equation's constants that NCCL's table does not know, fitted to published sweeps.
+"""The model's constants that are fitted to published sweeps.
 
 Every value holds for a kind of hardware or algorithm, none for a single machine; the comment next to it is its meaning.
 `make model-report` fits them to all healthy sweeps of tools/model/published: least squares of

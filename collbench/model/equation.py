@@ -1,4 +1,4 @@
-"""The equation of the model: seconds from latency, hops between nodes, filling the pipeline, and bytes.
+"""The model's equation: latency, hops between nodes, filling the pipeline, and bytes.
 
     T(S) = (issue^4 + working^4)^(1/4),    working = launch + latency + network + kappa * sqrt(F * S / B) + S / B
 

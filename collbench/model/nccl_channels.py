@@ -1,4 +1,4 @@
-"""The channels that NCCL's search finds in a node, for nodes whose GPUs all look alike.
+"""The channels that NCCL's search finds in a node of identical GPUs.
 
 NCCL walks down a list of speeds and, at each, counts how many rings, trees or in-switch reductions of that speed fit
 the links; the most bandwidth wins, and speeds below half of the best's are not tried (src/graph/search.cc).  In

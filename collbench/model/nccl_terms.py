@@ -1,4 +1,4 @@
-"""The terms of the equation for NCCL: which option it takes at each size, how long that waits, what rate it reaches.
+"""The equation's terms for NCCL: choice by size, latency and bandwidth.
 
 NCCL's own figures (nccl_tuner.py) rank its options, release by release; machines do not change with the release.  So
 where an algorithm uses links that are known, its rate is theirs, and fitted constants say how much of it is reached.

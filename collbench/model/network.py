@@ -1,4 +1,4 @@
-"""How much of its NIC's rate the slowest transfer of a pattern gets if all transfers run at once between nodes.
+"""Network contention: the lowest share of NIC bandwidth in a pattern.
 
 Tiers of switches join nodes in two forms.  Rail-optimised: NIC r of every node is on the leaves of rail r and the rails
 never meet.  Fat tree: all NICs of a node are on the same leaf; then the first tier is named "tor" (top of rack).  The

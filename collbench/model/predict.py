@@ -1,4 +1,4 @@
-"""Seconds, with a band, that a collective should take on a described system: the entry of the model.
+"""Predicted time of a collective, with its band: the model's entry point.
 
 `curve` has the equation, with network cards at their full rate.  `network_curve` has the flow level: the rate that
 switches, failed links and static routing (`--what-if`) leave of them:

@@ -1,4 +1,4 @@
-"""One folder a kind of hardware; each defines PLATFORM, found here by the folder's presence.
+"""The platforms, one folder for each kind of hardware that defines PLATFORM.
 
 A record is known without CuPy, MPI or NumPy, and before any rank is started; `interface.py` has what an open
 platform must bring.

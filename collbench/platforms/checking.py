@@ -1,4 +1,4 @@
-"""The arguments of a check for kernels/check.cu, and the meaning of its verdicts.
+"""The arguments of a check by kernels/check.cu, and its verdicts.
 
 In the stress check calls follow each other without a meeting of the ranks.  Each has inputs of its own, and is looked
 at in a few stretches of every block, so that a call costs little more than its operation however large the array is.

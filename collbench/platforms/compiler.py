@@ -1,4 +1,4 @@
-"""Finds kernels/*.cu, and compiles them for the CPU; the GPU platform compiles the same text with NVRTC.
+"""The sources kernels/*.cu, and their compilation for the CPU.
 
 A kernel file and its headers are joined into one text first.  That text is the key of every cache: CuPy's and ours
 look at the source alone, so an edited header would otherwise go unnoticed.  Compilers name the files and lines that it

@@ -1,4 +1,4 @@
-"""The cost of one operation, as counts that hold on any hardware, and its time on CPUs and GPUs.
+"""Cost of an operation: counts valid on any hardware, converted to seconds.
 
 T = launch + steps * (one wait) + S * (the busiest resource), Hockney's latency and bandwidth with each in its own term.
 """

@@ -1,4 +1,4 @@
-"""The interface of a platform: a handful of small objects, each testable with a stand-in.
+"""The interface of a platform: small objects, each testable with a stand-in.
 
 An implementation is written once against `Platform.memory` and `Platform.launcher`.  A process holds one rank (cpu) or
 all of them (gpu), so methods speak of every local rank.  Methods marked *collective* are called by every process of the

@@ -1,4 +1,4 @@
-"""The processes of a run: who they are, what they tell each other, and how they fail together.
+"""The processes of a run: identity, exchange of messages, agreement on errors.
 
 An error that one process finds alone (no memory, a GPU that does not answer) must reach all of them before anyone acts
 on it, or the others wait for ever.  So all speak by the exchange, and every exchange first asks whether somebody

@@ -1,4 +1,4 @@
-"""Processes that a launcher without MPI started: they speak by sockets, each of them with the first.
+"""Processes that a launcher without MPI started, connected by sockets.
 
 The first process listens, and the others learn where at a rendezvous: torch's store, or a folder that all see.  A
 process that connects and the first one show each other that they know the secret left there, before anything else is

@@ -1,4 +1,4 @@
-"""The runs of a folder, newest first, from the headers of their files; and the last run to compare another run with."""
+"""The runs of a folder, newest first, and the last comparable run."""
 
 import contextlib
 import math

@@ -1,4 +1,4 @@
-"""The contents of run files: the header, and results, cases and sweeps in their lines; and rows as flat records.
+"""The contents of run files: header, results, cases, sweeps, and flat records.
 
 The classes (collbench/results, collbench/cases.py) have types and limits; msgspec checks them.  The same lines are
 messages to and from workers, and JSON for other programs.  Flat records are in bytes, seconds and bytes per second,

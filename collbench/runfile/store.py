@@ -1,4 +1,4 @@
-"""The run file: JSON Lines, a header and then a line a result, each on disk before the next case starts.
+"""The run file: JSON Lines, a header and then the results.
 
 Rows of a case and an implementation that were made alike are rounds of one measurement, and are read as one row.  Rows
 that another tool made with other settings, of another file or program, or with other protocols, are curves of their

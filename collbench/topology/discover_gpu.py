@@ -1,4 +1,4 @@
-"""Discovery of GPUs and what connects them, from NVML, the NVIDIA driver's management library.
+"""Discovery of GPUs and their links, from NVML.
 
 Needs nvidia-ml-py (module pynvml), which is imported here and nowhere else.  Every function takes the module as `nvml`,
 so that tests can pass machines that nobody has at hand.  The numbers are those of NVIDIA's nvml.h.  Values that the

@@ -1,4 +1,4 @@
-"""The discovered machine: the ranks of a run, their devices, the links of those, and what spoils numbers.
+"""The discovered machine: ranks, devices, links, and conditions that distort measurements.
 
 GPUs or CPU sockets, their links, and the machine around them.  None: not known.
 """

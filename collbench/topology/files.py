@@ -1,4 +1,4 @@
-"""Systems from TOML files and to them: presets by name, files by path.
+"""Systems as TOML files: presets by name, files by path.
 
 The tables below say which keys a file may hold, with types, limits and units; rates are GB/s (1e9 bytes) of one
 direction.  Missing keys follow from its GPUs.

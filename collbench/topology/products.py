@@ -1,4 +1,4 @@
-"""GPU architectures and products, a record each: what links carry, and what data sheets promise.
+"""GPU architectures and products: link rates and data sheet values.
 
 The records are in products.toml, with their sources.
 

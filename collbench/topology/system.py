@@ -1,4 +1,4 @@
-"""System: a described cluster, with its GPUs, their fabric, network cards and switches.
+"""System: a described cluster of GPUs, fabric, network cards and switches.
 
 Read from small TOML files (files.py, presets/*.toml), or taken from a discovered machine, so that the model can
 predict for it without a file.  Bytes, seconds, bytes per second of one direction, always.

@@ -1,4 +1,4 @@
-"""The memory of a rank on a CPU and, in the same window, of its neighbours on this machine; and how fast it is.
+"""Memory of a CPU rank and its neighbours, and its bandwidth.
 
 A collective must read every needed input and write every result at least once (`Case.traffic`).  Beyond the caches its
 floor is the time of all cores reading and writing as much at once.  Stores are of two kinds; both are measured, since

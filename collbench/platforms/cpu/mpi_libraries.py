@@ -1,4 +1,4 @@
-"""The MPI libraries on this machine, and how the launcher of each starts ranks that load it.
+"""The MPI libraries on this machine, and the launcher of each.
 
 mpi4py's wheel has a build for either of the two binary interfaces, MPICH's and Open MPI's, and loads the library that
 MPI4PY_LIBMPI names.  A library must be started by its own launcher: ranks that another one started do not know of each

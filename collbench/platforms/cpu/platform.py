@@ -1,4 +1,4 @@
-"""Ranks as processes of one machine, whose memory is one shared window that all of them load and store.
+"""The CPU platform: ranks are processes that share one memory window.
 
 Nothing here needs a GPU or an installed MPI: the `mpich` wheel brings the library, and kernels are compiled as C++.
 Under an outside launcher on several nodes only the library can run.  Every rank fills and judges its own buffers.  The

@@ -1,4 +1,4 @@
-"""Memory that the ranks of a machine share: how much there is, one window for all, and a lock in it.
+"""Shared memory of one machine's ranks: size, window and lock.
 
 The window is in no folder and ends with the last process that maps it, so a killed process leaves nothing behind.  The
 first rank makes a file of memory (memfd), and the others open it through that rank's /proc.  Each rank's part is a span

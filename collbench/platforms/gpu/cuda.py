@@ -1,4 +1,4 @@
-"""CuPy, imported in one place and its errors translated in one place: streams, memory, kernels.
+"""CuPy behind one module: streams, memory, kernels, and translated errors.
 
 The CUDA driver through ctypes, for what CuPy does not offer: allocations, virtual memory, multicast objects.
 Structures and constants are those of cuda.h; a test compiles that header and compares.  Sizes, offsets and addresses

@@ -1,4 +1,4 @@
-"""The GPUs that this process sees: what joins them, peer access, and which ranks live where.
+"""The visible GPUs: links, peer access, and the placement of ranks.
 
 `collbench topo` and a run file's header have it.  NVML knows GPUs and links, and so does CUDA through CuPy.
 

@@ -1,4 +1,4 @@
-"""Where the memory of every rank is: of this process's ranks, of other processes', and in the eyes of a switch.
+"""GPU memory of every rank: local, mapped from other processes, or multicast.
 
 A process names its rank's memory by a handle of the driver's allocation and the offset in it (CUDA IPC).  Every process
 closes it before the owner frees it.  It is trusted once each process's stores have arrived and its loads are right, in

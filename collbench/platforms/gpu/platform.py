@@ -1,4 +1,4 @@
-"""Ranks as GPUs, through CuPy; more ranks than GPUs share them.
+"""The GPU platform, through CuPy; several ranks may share a GPU.
 
 Started alone, one process holds all ranks, and rank r lives on device r modulo their number.  The ranks of one device
 run a hand-written kernel as one cooperative grid: only there does CUDA promise that blocks which wait for each other

@@ -1,4 +1,4 @@
-"""Graphs and clocks: how operations on several GPUs are started and timed.
+"""CUDA graphs and events: starting and timing operations on several GPUs.
 
 Each rank has a stream, captured into a graph of its own, as in nccl-tests.  One graph for all would be shorter, but
 ranks wait for each other inside their kernels, and CUDA may put two branches of a graph into one queue: then neither

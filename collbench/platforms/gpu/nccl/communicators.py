@@ -1,4 +1,4 @@
-"""NCCL's communicators for the ranks that a process holds, and the lines of NCCL's log that say what ran.
+"""NCCL communicators of a process's ranks, and NCCL's log of its choices.
 
 NCCL allows shared GPUs since 2.30 (NCCL_MULTI_RANK_GPU_ENABLE, before it starts).  Every rank's kernel must then fit
 next to the others': with too many CTAs each, one waits for a peer that is never started.  So NCCL's start and its first

@@ -1,4 +1,4 @@
-"""The functions of NCCL that CuPy does not offer, called through ctypes.
+"""NCCL functions that CuPy does not offer, called through ctypes.
 
 They must be those of the copy of NCCL that CuPy calls: every copy counts its own groups and knows its own communicators
 only.  They are looked up through CuPy's extension module, among the libraries that this one was linked with; nothing is

@@ -1,4 +1,4 @@
-"""NCCL's own fast paths: buffers that are registered beforehand, and its policy on CTAs.
+"""NCCL's optional fast paths: registered buffers and the CTA policy.
 
 Registered buffers let NVLS and network cards work on them in place.  Symmetric ones (a window, NCCL 2.27) lie at the
 same offset on every rank: for these NCCL has kernels of its own and, where it may use no CTAs, copy engines.  Each path
