@@ -2,8 +2,8 @@
 
 The records are in products.toml, with their sources.
 
-A system's file may say otherwise of its GPUs ([gpu] tflops, fp8_tflops, memory, memory_bw).  Rates of matrix products
-are dense, without sparsity, and accumulated in 32 bits.
+A system's file may override them ([gpu] tflops, fp8_tflops, memory, memory_bw). Rates of matrix products are dense,
+without sparsity, and accumulated in 32 bits.
 """
 
 import re
