@@ -346,7 +346,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         ("import_", {"files": []}, "files= is empty"),
         ("sweep", {"minbytes": "7Q"}, "minbytes='7Q' is not a size"),
         ("sweep", {"minbytes": "7K", "maxbytes": 2048}, "minbytes='7K' is larger than maxbytes=2048"),
-        ("sweep", {"stepfactor": 1}, "stepfactor=1 is no factor"),
+        ("sweep", {"stepfactor": 1}, "stepfactor=1 is not a factor"),
         ("sweep", {"nodes": 3}, "nodes= needs a described system"),
         ("check", {"budget": "5 parsecs"}, "budget='5 parsecs' is no duration"),
         ("check", {"run": SLOW, "reference": SLOW, "slower": "x"}, "slower='x' is no share"),
