@@ -50,7 +50,7 @@ Step = dict[int, list[Action]]
 
 @dataclass(frozen=True)
 class Ring:
-    """The steps of one case; who must have finished what between them is the caller's business."""
+    """The steps of one case; the caller synchronises between them."""
 
     case: Case
     platform: Platform
