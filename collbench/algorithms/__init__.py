@@ -1,4 +1,4 @@
-"""The implementations of collectives; each module here defines IMPLEMENTATION or IMPLEMENTATIONS.
+"""The implementations: each module defines IMPLEMENTATION or IMPLEMENTATIONS.
 
 Records next to kernels are implementations too (records.py).  Libraries come first, then the hand-written ones in the
 order in which the lessons introduce them.
@@ -23,9 +23,9 @@ _GROUPS = "all", "library", "ladder", "narrow", "paths"  # of implementations, a
 
 @dataclass(frozen=True)
 class Implementation:
-    """A way to carry cases out.
+    """An implementation of collectives.
 
-    `supports(case)` raises Unsupported with the reason, as `home` and `prepare(case, platform)` may, once they see the
+    `supports(case)` raises Unsupported with the reason; so may `home` and `prepare(case, platform)`, depending on the
     hardware.
     """
 
@@ -40,16 +40,16 @@ class Implementation:
     fifo: Callable[[int, str], int] = lambda ranks, platform: 0  # bytes that it needs in each window
     cost: Callable[[Case], Cost] | None = None  # cost of a supported case, if known
     uses: Callable[[], tuple[str, ...]] = tuple  # the implementations it hands cases to, whose FIFOs it needs
-    neighbours_only: bool = False  # a rank sends to one other: without a switch it has the links to that one only
-    multicast: bool = False  # a switch must know the memory of all ranks
+    neighbours_only: bool = False  # a rank sends to one other, so without a switch it uses only the links to that one
+    multicast: bool = False  # needs multicast memory on all ranks
     wire: Wire | None = None  # wire format, if narrower than the arrays: results are not exact
-    reference: bool = False  # a path with which hand-written ones are compared too, as with the fastest of its library
-    shared_without: str = ""  # its handicap where ranks share a GPU, which ratios to it must mention
-    estimates: tuple[str, ...] = ()  # collectives of which it may say itself how long they take (Prepared.estimate)
+    reference: bool = False  # whether hand-written ones are also compared with this path
+    shared_without: str = ""  # its handicap if ranks share a GPU, a note for ratios to it
+    estimates: tuple[str, ...] = ()  # collectives with its own estimate (Prepared.estimate)
 
     @property
     def path(self) -> bool:
-        """Whether it is a fast path of a library that has a row of its own: `nccl@symmetric`."""
+        """Whether it is a library's fast path with its own row, as `nccl@symmetric`."""
         return family(self.name) != self.name
 
     @property
@@ -58,7 +58,7 @@ class Implementation:
         return self.order == 0
 
     def refuse(self, case: Case) -> None:
-        """Raise Unsupported if this case is not for this implementation, whatever the hardware."""
+        """Raise Unsupported if the implementation does not support the case on any hardware."""
         if case.collective.name not in self.collectives:
             raise Unsupported(f"{self.name} carries out {', '.join(self.collectives)} only")
         if case.ranks < case.collective.least_ranks:
@@ -93,23 +93,23 @@ def references() -> list[str]:
 
 
 def is_library(name: str) -> bool:
-    """Return whether hand-written implementations are compared with it, whichever library it calls (`mpi@openmpi`)."""
+    """Return whether it is a library, in any copy (`mpi@openmpi`)."""
     return family(name) in libraries()
 
 
 def is_path(name: str) -> bool:
-    """Return whether it is a fast path of a library, whichever copy of that it calls."""
+    """Return whether it is a library's fast path, in any copy."""
     way = find(name)
     return way is not None and way.path
 
 
 def find(name: str) -> Implementation | None:
-    """Return the implementation of that name, whichever library it calls; None for what another tool ran."""
+    """Return the implementation of that name, with any library; None for another tool's."""
     return implementations().get(apart(name)[0]) or implementations().get(family(name))
 
 
 def apart(row: str) -> tuple[str, str]:
-    """Return the implementation that a row is called after, and which library it calls; "" for the usual one.
+    """Split a row's name into implementation and library, "" for the default library.
 
     For `mpi@openmpi` they are `mpi` and `openmpi`, for `nccl@symmetric@2.30.7` `nccl@symmetric` and `2.30.7`.
     """
@@ -119,9 +119,9 @@ def apart(row: str) -> tuple[str, str]:
 
 
 def needs(names: Iterable[str], ranks: int, platform: str) -> Needs:
-    """Return what implementations need of memory; what is none, as a copy between two ranks, needs no more.
+    """Return the memory needs of implementations; names of others need nothing.
 
-    Each has a FIFO of its own: what one leaves there must not pass for another's packets.
+    Each has its own FIFO, so that one's leftovers cannot pass for another's packets.
     """
     used: set[str] = set()
     for name in implementations().keys() & set(names):
@@ -134,7 +134,7 @@ def needs(names: Iterable[str], ranks: int, platform: str) -> Needs:
 
 
 def choose(names: str, platform: str) -> tuple[str, ...]:
-    """Return the implementations that `--impl` names: names with commas between, or groups, of one platform.
+    """Return the implementations named by `--impl`: names or groups, separated by commas, of one platform.
 
     `all` is `library` and `ladder` (the hand-written ones), with exact results; `narrow` has the inexact ones.
     `paths` are fast paths of a library, for which ranks hold their buffers twice.

@@ -1,6 +1,6 @@
-"""`auto`: the hand-written implementation that the cost model expects to be fastest, and its name in the row's note.
+"""`auto`: the hand-written implementation that the cost model selects.
 
-All that the choice looks at, the case and the platform's record of its hardware, is the same on every process.
+The choice depends only on the case and the platform's record of its hardware, which are the same on every process.
 """
 
 from contextlib import suppress
@@ -19,7 +19,7 @@ def _candidates() -> list[Implementation]:
 
 
 def expected(case: Case, platform: Platform) -> dict[str, float]:
-    """Return the seconds that each candidate which takes the case should need on this hardware, fastest first."""
+    """Return the expected seconds of each candidate that supports the case on this hardware, fastest first."""
     seconds = {}
     for candidate in _candidates():
         if candidate.cost and platform.name in candidate.platforms:
@@ -30,7 +30,7 @@ def expected(case: Case, platform: Platform) -> dict[str, float]:
 
 
 def _home(platform: Platform, case: Case) -> Platform:
-    """Return the ranks with memory that a switch knows, if a kernel which needs it should be fastest and has it."""
+    """Return the ranks with multicast memory, if available and the expected fastest kernel needs it."""
     if any(implementations()[name].multicast for name in list(expected(case, platform))[:1]):
         with suppress(Unsupported):
             return platform.on_switch()
@@ -41,7 +41,7 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
     """Prepare the first that the hardware supports."""
     refused = []
     for name in expected(case, platform):
-        # One process may find no room for a grid that the others have: all must try the next one then.
+        # If a grid does not fit on one process, all must try the next candidate.
         try:
             with platform.team.agreeing():
                 prepared = implementations()[name].prepare(case, platform)

@@ -1,4 +1,4 @@
-"""`one-shot`, `two-shot` and `parameter-server`: ranks read each other's inputs directly (kernels/direct.cu).
+"""`one-shot`, `two-shot` and `parameter-server`: direct reads of inputs (kernels/direct.cu).
 
 * `one-shot`: every rank reads all inputs and adds them: one hop instead of a ring's many, for more bytes.
 * `two-shot`: every rank adds one shard of all inputs and writes it to all: two hops, and the fewest bytes.

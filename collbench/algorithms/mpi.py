@@ -1,9 +1,8 @@
-"""`mpi`: the MPI library's own collectives, called from the same compiled loop as our kernels.
+"""`mpi`: the MPI library's collectives, called from a compiled loop.
 
-Its functions are the ones that mpi4py calls; only the interpreter is left out.  MPI's gaps are filled
-as its users do: an average is a sum, divided afterwards by each rank that holds a result, and types that the library
-cannot add have a user-defined operation.  A broadcast in MPI is always in place; out of place the root also copies, as
-NCCL's does.
+It calls the same functions as mpi4py, without the interpreter. An average is a sum that each rank with a result then
+divides. Types that the library cannot add use a user-defined operation. A broadcast in MPI is always in place; out of
+place the root also copies, as in NCCL.
 """
 
 from collections.abc import Callable, Iterator
@@ -106,7 +105,7 @@ _CALLS: dict[str, tuple[str, Callable[[_CallEnds], Arguments]]] = {
 
 
 def supports(case: Case) -> None:
-    """Unsupported for what no MPI can do."""
+    """Raise Unsupported for cases that no MPI supports."""
     if case.in_place and case.collective.name == "reducescatter":
         raise Unsupported("MPI leaves an in-place result at the buffer's start, not in the rank's own block")
 
@@ -131,7 +130,7 @@ def communicator(platform: Platform) -> Any:
 
 
 def element(dtype: Datatype) -> Any:
-    """Return MPI's type, or bits of the same size where the library cannot add it."""
+    """Return MPI's type, or bits of the same size if the library cannot add it."""
     from mpi4py import MPI
 
     if dtype.name == "half" and not mpi_libraries.adds_half(_said()):
@@ -191,7 +190,7 @@ def _sequence(end: _CallEnds, platform: Platform) -> Iterator[mpi.Call]:
         for flight in case.collective.flights:
             yield from _messages(end, flight)
 
-    # Two barriers, and between them a store that must be seen after the second.
+    # Two barriers with a store between them, which must be visible after the second.
     elif case.collective.name == "barrier":
         neighbour = buffers(platform.memory, case, (rank + 1) % case.ranks)[1]
         yield mpi.mpi_call("MPI_Barrier", (end.comm,))

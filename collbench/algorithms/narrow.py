@@ -1,6 +1,6 @@
-"""`narrow-bfloat16`, `narrow-e4m3` and `narrow-topk`: a two-shot whose ranks exchange less than their arrays hold.
+"""`narrow-bfloat16`, `narrow-e4m3` and `narrow-topk`: two-shots that exchange fewer bytes.
 
-An implementation for each format of collbench/datatypes.py.  None is exact: results are checked against a proved bound.
+One implementation for each format of collbench/datatypes.py. None is exact: results are checked against a proved bound.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ BOXES = {"gpu": 8 * 2**20, "cpu": 2**18}  # bytes that come to a rank in a round
 TEAM = 8  # threads that share a group on a GPU (kernels/wires.cuh)
 KINDS = 4  # of boxes: for inputs and for sums, by turns of the round's parity
 FEEDBACK = "-DFEEDBACK"
-"""The compiler's option for kernels that keep what the wire loses of a call, and add it to the next."""
+"""The compiler option for kernels that add a call's rounding error to the next call."""
 
 
 def prefixed(wire: Wire) -> str:

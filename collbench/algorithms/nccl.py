@@ -1,9 +1,9 @@
-"""`nccl`: NVIDIA's library, through CuPy; and its fast paths, `nccl@registered`, `nccl@symmetric` and others.
+"""`nccl` and its fast paths, such as `nccl@registered` and `nccl@symmetric`.
 
-Here are the calls of a rank (ncclAllReduce, ncclSend, ...); platforms/gpu/nccl/ launches them in groups.  One thread
-drives all ranks, so an operation is one group with every rank's calls, or one group after another.  Collectives that
-NCCL lacks are made of its sends and receives, as in nccl-tests.  It has no barrier: programs all-reduce one element.
-A fast path has buffers of its own, which NCCL knows beforehand (platforms/gpu/nccl/paths.py), and a row of its own.
+This module has the calls of a rank (ncclAllReduce, ncclSend, ...); platforms/gpu/nccl/ launches them in groups. One
+thread drives all ranks, so an operation is one or several groups with every rank's calls. Collectives that NCCL lacks
+use its sends and receives, as in nccl-tests. A barrier is an all-reduce of one element. A fast path has its own
+registered buffers (platforms/gpu/nccl/paths.py) and its own row.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,6 +1,6 @@
-"""`nvls`: the NVSwitch adds: every rank loads one shard of all inputs, already added, and stores it to all at once.
+"""`nvls`: the NVSwitch adds inputs and multicasts the result.
 
-As `two-shot` with the adding moved into the switch: a link carries each byte once, and one more of every n.
+It is `two-shot` with the sum moved into the switch: a link carries (n + 1) / n bytes per byte of the array.
 """
 
 from collections.abc import Mapping

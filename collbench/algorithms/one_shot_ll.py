@@ -1,4 +1,4 @@
-"""`one-shot-ll`: every rank sends its input to all as packets with the flag inside: no barrier at all."""
+"""`one-shot-ll`: ranks send inputs as packets with flags, without a barrier."""
 
 import numpy as np
 

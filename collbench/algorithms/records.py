@@ -1,4 +1,4 @@
-"""Implementations from records: `mine.toml` next to `mine.cu` in a folder of kernels; docs/kernels.md has the keys."""
+"""Implementations declared by `mine.toml` next to `mine.cu` (docs/kernels.md has the keys)."""
 
 import re
 from collections.abc import Collection, Iterator

@@ -1,8 +1,8 @@
-"""`ring-flags` and `ring-pipelined`: a ring as one kernel, whose ranks wait on flags in each other's memory.
+"""`ring-flags` and `ring-pipelined`: a ring as one kernel, synchronised by flags.
 
-The host only starts it; kernels/ring.cu describes the protocol.  Both have as many blocks; `ring-pipelined` keeps the
-pipe full, with more slots and loads in flight: a slot is filled while the one before is emptied, and one fence makes
-data and free slot known together.  The second round of its all-reduce goes straight into results.
+The host only starts it; kernels/ring.cu describes the protocol. Both use the same number of blocks. `ring-pipelined`
+keeps more slots and loads in flight: it fills one slot while the previous one is emptied, and one fence publishes
+data and a free slot together. The second round of its all-reduce writes directly to the results.
 """
 
 from typing import NamedTuple

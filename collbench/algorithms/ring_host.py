@@ -1,9 +1,9 @@
-"""`ring-host` and `ring-events`: the ring all-reduce in steps that the host enqueues (baidu-allreduce, 2017).
+"""`ring-host` and `ring-events`: the ring all-reduce with steps enqueued by the host.
 
-Each of the 2 (n - 1) steps copies a chunk from the previous rank and adds it, which is bandwidth-optimal.  `ring-host`
-waits until every rank has done so: a step costs a round trip to the host.  `ring-events` enqueues all steps at once.
+Each of the 2 (n - 1) steps copies a chunk from the previous rank, which is bandwidth-optimal. `ring-host` waits for
+every rank after each step, which costs a round trip to the host. `ring-events` enqueues all steps at once.
 
-A rank's stream is in order, so only what one rank writes and another touches needs an event.  Call the result buffer of
+A rank's stream is in order, so only buffers that two ranks touch need an event. Call the result buffer of
 rank r R(r), its left neighbour l and its right neighbour q.  A rank writes its own buffers only, and reads R(l):
 
 * Read after write.  In step t rank r reads from R(l) the chunk that l wrote in step t - 1, so it first waits for l's
@@ -11,8 +11,8 @@ rank r R(r), its left neighbour l and its right neighbour q.  A rank writes its 
 * Write after read, within an operation.  R(r) is written again where q has read it in one case only: a chunk that q
   took while adding is later overwritten by its finished sum.  That exists only after q added what it read, since each
   rank that the sum passed waited for the one before.
-* Write after read, of whatever is next on the stream (the caller may change its input).  q may still read R(r), so the
-  last thing that r's stream waits for is q's event after its last step.  No state is left between launches.
+* Write after read, by later work on the stream (the caller may change its input). q may still read R(r), so r's
+stream finally waits for q's event after its last step. Launches share no state.
 * Staging is written and read by r's own stream only: one slot is enough.
 
 Each of these waits is needed (tests/platforms/gpu/test_events.py leaves out one at a time).  Events reach between
@@ -50,7 +50,7 @@ Step = dict[int, list[Action]]
 
 @dataclass(frozen=True)
 class Ring:
-    """The steps of one case; who must have finished what between them is the caller's business."""
+    """The steps of one case; the caller synchronises between them."""
 
     case: Case
     platform: Platform

@@ -1,4 +1,4 @@
-"""`ring-ll`: the ring with the flag inside the data: no fence, for twice the bytes (NCCL's LL protocol)."""
+"""`ring-ll`: the ring all-reduce with flags inside the data (NCCL's LL)."""
 
 import numpy as np
 

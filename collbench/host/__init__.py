@@ -1,1 +1,1 @@
-"""The machine that collbench runs on: foreign text and files, processes, signals, launchers, the cache."""
+"""The host: foreign text and files, processes, signals, launchers, the cache."""

@@ -1,7 +1,7 @@
-"""Folders of this user: compiled kernels, which can be made anew, and runs that commands store for later ones.
+"""The user's cache folders: compiled kernels, and runs stored by commands.
 
-Compiled kernels are loaded and run, and stored runs decide verdicts: their folders have mode 0700, are never another
-user's, and never a link.
+Compiled kernels are executed and stored runs decide verdicts. So these folders have mode 0700, belong to this user,
+and are never links.
 """
 
 import contextlib
@@ -15,21 +15,21 @@ from pathlib import Path
 
 from collbench.host.files import new_file
 
-_HELD: dict[tuple[int, int], int] = {}  # descriptors of private folders, which stay open, by device and inode
+_HELD: dict[tuple[int, int], int] = {}  # open descriptors of private folders, by device and inode
 
 
 def cache_folder(error: type[Exception] = RuntimeError) -> Path:
-    """Return $COLLBENCH_CACHE, else collbench under the user's cache folder; *error* if no home folder is known."""
+    """Return $COLLBENCH_CACHE, or collbench in the user's cache folder; raise *error* without a home folder."""
     return _chosen("COLLBENCH_CACHE", "user_cache_path", "compiled kernels", error)
 
 
 def state_folder(error: type[Exception]) -> Path:
-    """Return $COLLBENCH_STATE, else collbench under the user's folder of state; *error* if no home folder is known."""
+    """Return $COLLBENCH_STATE, or collbench in the user's state folder; raise *error* without a home folder."""
     return _chosen("COLLBENCH_STATE", "user_state_path", "good runs", error)
 
 
 def _chosen(variable: str, usual: str, what: str, error: type[Exception]) -> Path:
-    """Return the folder that a variable names, else the usual one of platformdirs; it need not exist."""
+    """Return the folder that a variable names, or platformdirs' default; it may not exist."""
     try:
         if chosen := os.environ.get(variable):
             return Path(chosen).absolute()
@@ -42,14 +42,13 @@ def _chosen(variable: str, usual: str, what: str, error: type[Exception]) -> Pat
 
 
 def private_folder(folder: Path, what: str, variable: str, error: type[Exception]) -> Path:
-    """Return a folder that this user alone can write to, made if need be, by a path that nobody can lead elsewhere.
+    """Return a folder that only this user can write to, created if necessary, by a path that cannot be redirected.
 
-    The path goes by a descriptor that stays open, so it is the folder that was looked at, even if the owner of a
-    folder above exchanges it.  In containers, on shared disks and in projects that is often somebody else, or
-    unknown, so their owners are no reason to refuse.  The path holds in this process, and in others of this user for
-    as long as it lives; `resolve()` gives the folder's name.
+    The path uses an open descriptor, so it stays the checked folder even if the owner of a parent folder replaces it.
+    In containers and on shared disks that owner is often another user, so owners of parents are not checked. The path
+    is valid for this user's processes while this process lives; `resolve()` returns the folder's name.
 
-    Raises *error* if there can be none: it says what cannot be stored, and the variable that names another folder.
+    Raises *error* if no such folder is possible, with the variable that names another folder.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -63,7 +62,7 @@ def private_folder(folder: Path, what: str, variable: str, error: type[Exception
         if found.st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, f"it belongs to user {found.st_uid}")
         path = Path("/proc/self").resolve() / "fd" / str(held)
-        if found.st_mode & 0o777 != 0o700:  # whatever the umask was
+        if found.st_mode & 0o777 != 0o700:  # regardless of the umask
             path.chmod(0o700)
     except OSError as reason:
         fix = f"set {variable} to a folder of your own"
@@ -72,7 +71,7 @@ def private_folder(folder: Path, what: str, variable: str, error: type[Exception
 
 
 def _is_own(path: Path) -> bool:
-    """Whether it is a file that only this user writes: others may have left something before the folder was private."""
+    """Whether only this user can write the file: others may have put files there before the folder was private."""
     with contextlib.suppress(FileNotFoundError):
         found = path.lstat()
         return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
@@ -80,17 +79,17 @@ def _is_own(path: Path) -> bool:
 
 
 def cached_file(stem: str, suffix: str, error: type[Exception], make: Callable[[Path], object]) -> Path:
-    """Return a compiled file of the cache; where it is not there yet, one process makes it and the others wait.
+    """Return a compiled file from the cache; if it is missing, one process creates it and the others wait.
 
-    The stem has a hash of all that the file is made of; `make` writes it at the path that it gets, in a folder of its
-    own.  Raises *error* if there can be no cache.
+    The stem has a hash of all of the file's sources; `make` writes the file to the path that it receives. Raises
+    *error* if no cache is possible.
     """
     folder = private_folder(cache_folder(error) / "kernels", "compiled kernels", "COLLBENCH_CACHE", error)
     path = folder / f"{stem}{suffix}"
     if _is_own(path):
         return path
 
-    # All ranks want the same kernel at once: one makes it, in a folder of its own, and the others wait.
+    # All ranks need the same kernel at once: one compiles it in a temporary folder, and the others wait.
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
     with os.fdopen(os.open(folder / f"{stem}.lock", flags, 0o600), "rb+", 0) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -99,7 +98,7 @@ def cached_file(stem: str, suffix: str, error: type[Exception], make: Callable[[
                 product = Path(scratch, path.name)
                 make(product)
 
-                # It gets its name once it is whole and on disk: a crash may else leave the name without the content.
+                # Rename the file after it is synced, or a crash may leave a name without content.
                 half = folder / f"{stem}.new"
                 half.unlink(missing_ok=True)
                 with os.fdopen(new_file(half), "wb") as file:

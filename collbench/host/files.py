@@ -1,6 +1,6 @@
-"""One way to write a file: whole under a new name first, which then takes its place, and never through a link.
+"""Atomic writing of files, never through a link.
 
-In a folder from elsewhere a name that collbench writes may be a link to any file of the user.
+In a foreign folder, a name that collbench writes may be a link to any file of the user.
 """
 
 import errno
@@ -16,18 +16,18 @@ _DESCRIPTORS = {"stdout": 1, "stderr": 2}
 
 
 def new_file(path: Path) -> int:
-    """Make a file where nothing is, and return its descriptor, for writing; OSError if something is there."""
+    """Create a new file, and return its descriptor for writing; OSError if the path exists."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
 
 
 def replace_whole(path: Path, content: str | bytes, mode: int | None = None) -> None:
-    """Put the content at a path, so that a reader never meets half of it; OSError if that cannot be.
+    """Replace a file's content atomically; raises OSError.
 
-    The file has that mode, by default the one that it had; a pipe or a device is written to as it is.
+    The file gets *mode*, by default its previous mode; a pipe or a device is written directly.
     """
     data = content.encode() if isinstance(content, str) else content
     if opened := _STREAMS.fullmatch(os.fspath(path)):
-        # Its own descriptor goes on where it is; the file behind it, opened anew, would begin at its start.
+        # Write to the descriptor itself: a reopened file would begin at its start.
         sys.stdout.flush()
         with os.fdopen(os.dup(_DESCRIPTORS.get(opened[1]) or int(opened[2])), "wb") as stream:
             stream.write(data)
@@ -40,7 +40,7 @@ def replace_whole(path: Path, content: str | bytes, mode: int | None = None) -> 
     try:
         handle = new_file(half)
     except OSError:
-        # A folder that takes no new file may hold one that can be written.
+        # In a read-only folder a file may still be writable.
         if not kind:
             raise
         handle, half = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC), path
@@ -57,7 +57,7 @@ def replace_whole(path: Path, content: str | bytes, mode: int | None = None) -> 
 
 
 def try_to_write(path: Path) -> None:
-    """Raise OSError if a file cannot be written, which stays as it is; a pipe or a device is not opened."""
+    """Raise OSError if a file cannot be written, without changing it; a pipe or a device is not opened."""
     kind = _kind(path)
     if stat.S_ISREG(kind):
         os.close(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC))
@@ -71,7 +71,7 @@ def _unused(path: Path) -> Path:
 
 
 def _kind(path: Path) -> int:
-    """Return the mode of what is at a path, 0 of nothing; OSError for a link and for a folder."""
+    """Return the mode of a path, 0 if it does not exist; OSError for a link and for a folder."""
     if _STREAMS.fullmatch(os.fspath(path)):
         return stat.S_IFIFO
     try:

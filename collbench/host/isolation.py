@@ -1,7 +1,7 @@
-"""Nothing in the working folder is executed: not by this command, and not by anything that it starts.
+"""Protection against executing code from the working folder.
 
-The shell's and Python's search paths hold the working folder where they have an empty or a relative entry, and Python's
-also where it was started with -m.  An absolute entry is somebody's decision, and stays.
+An empty or relative entry in the shell's or Python's search path stands for the working folder; `python -m` also adds
+it. Absolute entries are deliberate and stay.
 """
 
 import contextlib
@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 _SEARCH_PATHS = ("PATH", "PYTHONPATH")
-# Folders of settings; the XDG specification has relative ones ignored.
+# Settings folders; the XDG specification ignores relative ones.
 _SETTINGS = ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")
 
 
 def isolated(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without what leads to the working folder."""
+    """Return the environment without paths that lead to the working folder."""
     changed = {name: value for name, value in environment.items() if name not in _SETTINGS or Path(value).is_absolute()}
     for name in _SEARCH_PATHS:
         folders = changed.pop(name, "").split(os.pathsep)
@@ -26,7 +26,7 @@ def isolated(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def isolate() -> str:
-    """Isolate this process, and the modules that it has yet to import; return what was too late to prevent, or ""."""
+    """Isolate this process and its future imports; return what was too late to prevent, or ""."""
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     foreign = {entry for entry in entries if not Path(entry).is_absolute()}
     with contextlib.suppress(OSError):  # the working folder may be gone
@@ -45,7 +45,7 @@ def isolate() -> str:
 
 @contextlib.contextmanager
 def outside(folder: Path) -> Iterator[None]:
-    """Run what is inside in another working folder, for a library that looks for its settings there."""
+    """Change the working folder inside the context, for a library that reads its settings there."""
     here = os.open(".", os.O_PATH | os.O_DIRECTORY)
     try:
         os.chdir(folder)

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 
 class _Launcher(NamedTuple):
-    """The variables by which a launcher tells a process who it is."""
+    """The variables by which a launcher identifies a process."""
 
     size: str
     rank: str
-    neighbours: str  # how many processes are on this machine
-    marks: tuple[str, ...] = ()  # one of them is there, if this launcher is to be believed
-    mpi: tuple[str, ...] = ()  # one of them is there, if MPI can start
+    neighbours: str  # the number of processes on this machine
+    marks: tuple[str, ...] = ()  # one of these is set if the launcher started this process
+    mpi: tuple[str, ...] = ()  # one of these is set if MPI can start
 
 
 _PMI = ("PMI_RANK", "PMI_ID", "PMI_PORT", "PMIX_RANK")
@@ -21,12 +21,12 @@ _OMPI = ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_
 _MV2 = ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE")
 _TORCHRUN = ("WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE")
 _LAUNCHERS = (
-    # First, since srun often starts a torchrun on each node, and what srun says is true of those.
+    # First, since srun often starts a torchrun on each node.
     _Launcher(*_TORCHRUN, marks=("TORCHELASTIC_RUN_ID",)),
     _Launcher(*_OMPI, mpi=_OMPI[:1]),
     _Launcher("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", mpi=_PMI),
     _Launcher(*_MV2, mpi=_MV2[:1]),
-    # Of a step: SLURM_NTASKS speaks of processes that nobody started.
+    # Variables of a step: SLURM_NTASKS also counts processes that were not started.
     _Launcher("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_TASKS_PER_NODE", mpi=_PMI),
     _Launcher(*_TORCHRUN),
     _Launcher("WORLD_SIZE", "JOB_COMPLETION_INDEX", "LOCAL_WORLD_SIZE"),  # a pod of an indexed Job of Kubernetes
@@ -34,26 +34,26 @@ _LAUNCHERS = (
 _OF_A_START = ("SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT")
 _FIX = "unset it, or leave it to a launcher (mpirun, srun, torchrun)"
 RENDEZVOUS = "COLLBENCH_RENDEZVOUS"
-"""The variable that names a folder in which processes find each other without MPI; `--rendezvous` sets it."""
+"""The variable that names the rendezvous folder of processes without MPI; `--rendezvous` sets it."""
 _NAMES = re.compile(
     r"(PMI2?|PMIX|OMPI|PRTE|PALS|HYDI|HYDRA|MPIEXEC|SLURMD?|LSB|LOADL)_(?!MCA_)|(OMPI_MCA_(orte|ess)|MV2_COMM_WORLD|MPI_LOCAL)"
     r"|(PBS_NODEFILE|COBALT_NODEFILE|PE_HOSTFILE)$"
 )
-"""Names of variables of launchers and batch systems; MCA are settings of Open MPI that a user may have made."""
+"""Prefixes of launchers' and batch systems' variables; MCA variables are the user's Open MPI settings."""
 
 
 def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
-    """Return rank and number of processes of an outside launcher that started several, else None.
+    """Return rank and number of processes if an outside launcher started several, else None.
 
-    Of nested launchers the one counts that started several.
+    Of nested launchers, the one that started several counts.
     """
-    # One process alone does not count as launched: a shell by `srun --pty bash` has all variables of a step, and
-    # `mpirun -n 1 collbench` does what `collbench` does.
+    # A single process is not launched: a shell from `srun --pty bash` has all variables of a step, and `mpirun -n 1
+    # collbench` equals `collbench`.
     return next(((rank, count) for rank, count, _ in _launchers(environment)), None)
 
 
 def neighbours(environment: Mapping[str, str] = os.environ) -> int:
-    """Return how many processes the launcher started on this machine; all of them where it does not say."""
+    """Return the number of processes on this machine; all of the launcher's if it does not say."""
     for _, _, launcher in _launchers(environment):
         if local := re.findall(r"(?:^|,)(\d+)", environment.get(launcher.neighbours, "")):  # Slurm's: 4(x2),3
             return max(map(int, local))
@@ -62,19 +62,19 @@ def neighbours(environment: Mapping[str, str] = os.environ) -> int:
 
 
 def starts_mpi(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether MPI can start in the processes of the launcher, and no folder is named in which they are to meet."""
+    """Whether MPI can start under the launcher, and no rendezvous folder is set."""
     if environment.get(RENDEZVOUS):
         return False
     return any(mark in environment for _, _, launcher in [*_launchers(environment)][:1] for mark in launcher.mpi)
 
 
 def start(environment: Mapping[str, str] = os.environ) -> str:
-    """Return words that all processes of a start share, and processes of another start do not, as far as is known."""
+    """Return text that identifies a start: shared by its processes, and different for other starts if possible."""
     return "-".join(re.sub(r"[^\w.]", "_", environment[name]) for name in _OF_A_START if environment.get(name))
 
 
 def _launchers(environment: Mapping[str, str]) -> Iterator[tuple[int, int, _Launcher]]:
-    """Yield rank and number of processes by every launcher that started several, and which it is."""
+    """Yield every launcher that started several processes, with rank and number of processes."""
     for launcher in _LAUNCHERS:
         size, rank = _number(environment.get(launcher.size, "")), _number(environment.get(launcher.rank, ""))
         marked = not launcher.marks or any(mark in environment for mark in launcher.marks)
@@ -83,7 +83,7 @@ def _launchers(environment: Mapping[str, str]) -> Iterator[tuple[int, int, _Laun
 
 
 def complaint(environment: Mapping[str, str] = os.environ) -> str:
-    """Return what no launcher sets its variables to, and the fix; empty if there is nothing of the kind."""
+    """Return a complaint about impossible launcher variables, with the fix, or ""."""
     for size_name, rank_name, _, marks, _ in _LAUNCHERS:
         if marks and not any(mark in environment for mark in marks):
             continue
@@ -93,7 +93,7 @@ def complaint(environment: Mapping[str, str] = os.environ) -> str:
         if size and rank and _number(rank) is None:
             return f"{rank_name}={rank} is no rank of {size_name}={size} processes, which is 0 or more; {_FIX}"
 
-        # Behind the launcher that started several processes nothing is looked at.
+        # Launchers after the one that started several processes are not checked.
         if rank and size not in ("", "1"):
             break
     return ""
@@ -104,6 +104,6 @@ def _number(word: str) -> int | None:
 
 
 def unlaunched(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without what a launcher or batch system put there, to start ranks on this machine."""
-    # With it mpiexec would ask the batch system for hosts and have its own launcher (srun) start the ranks there.
+    """Return the environment without variables of launchers and batch systems, to start ranks on this machine."""
+    # With them mpiexec would start the ranks on the batch system's hosts, by srun.
     return {name: value for name, value in environment.items() if not _NAMES.match(name)}

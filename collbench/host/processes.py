@@ -1,9 +1,9 @@
-"""Processes that are not our children: whether they live, when they end, and how a run's are ended from outside.
+"""Processes that are not our children: alive, ended, or to be ended.
 
-A rank's launcher, its proxies, ranks and compilers may be anybody's children by then, in sessions of their own, and
-unknown to those who must end them.  All of them have the variable with the folder of their run.
+A rank's launcher, proxies and compilers may have other parents and sessions by the time they must be ended. All of
+them have the environment variable with the folder of their run.
 
-psutil is imported where it is used: a rank starts without it.
+psutil is imported where it is used, so ranks start without it.
 """
 
 import contextlib
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 _SHARED_MEMORY = "/dev/shm/"  # where Linux names it
 _MPICH = f"{_SHARED_MEMORY}mpich_shm_"
-_OF_MPI = ("mpich_shm_", "ucx_shm_")  # names that MPICH and the library below it give
-_MOMENT = 0.1  # seconds in which a process surely maps what it has just made
-_POLL = 0.2  # seconds between two looks at a process, where the kernel does not say when it ends
-_ENDING = 2.0  # seconds for killed processes to be gone
+_OF_MPI = ("mpich_shm_", "ucx_shm_")  # prefixes of MPICH and UCX
+_MOMENT = 0.1  # seconds within which a process has mapped the memory it created
+_POLL = 0.2  # seconds between two checks of a process without a pidfd
+_ENDING = 2.0  # seconds for killed processes to end
 
 
 def is_stuck(pid: int) -> bool:
@@ -36,7 +36,7 @@ def is_stuck(pid: int) -> bool:
 
 
 def is_alive(process: "int | psutil.Process") -> bool:
-    """Return whether a process lives; a zombie, whose status nobody has collected yet, does not."""
+    """Return whether a process lives; a zombie does not."""
     import psutil
 
     try:
@@ -47,13 +47,13 @@ def is_alive(process: "int | psutil.Process") -> bool:
 
 
 def watch_end(pid: int) -> Callable[[], object]:
-    """Return a function that sleeps until that process has ended; ProcessLookupError if there is none now."""
+    """Return a function that sleeps until the process has ended; ProcessLookupError if it does not exist."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         raise
 
-    # Kernels before 5.3, sandboxes and filters of some containers have no handles of processes: looks instead.
+    # Kernels before 5.3 and some sandboxes and containers have no pidfd: poll instead.
     except (OSError, AttributeError):
         import psutil
 
@@ -70,7 +70,7 @@ def watch_end(pid: int) -> Callable[[], object]:
 
 
 def shared_files(pid: int | str = "self") -> set[str]:
-    """Return the named shared memory that a process maps or has open; none if there is no such process."""
+    """Return the named shared memory that a process maps or has open."""
     folder = Path("/proc", str(pid))
     opened = []
     try:
@@ -85,9 +85,9 @@ def shared_files(pid: int | str = "self") -> set[str]:
 
 
 def unlink_mpich_memory() -> None:
-    """Remove the name of the memory that MPICH shares, once all ranks have it: so it goes with the last of them.
+    """Unlink MPICH's shared memory once all ranks have mapped it, so that it ends with the last rank.
 
-    Other libraries open theirs when two ranks first speak to each other, and remove the names themselves.
+    Other libraries map theirs at the first message between two ranks, and unlink it themselves.
     """
     for path in shared_files():
         if path.startswith(_MPICH):
@@ -95,9 +95,9 @@ def unlink_mpich_memory() -> None:
 
 
 def unlink_orphans(since: float) -> None:
-    """Remove memory that MPI made after *since* (as files' times count), and more than a moment ago, and nobody maps.
+    """Remove unmapped memory that MPI created after *since* (in file time), but not within the last moment.
 
-    For ranks that were all killed before anybody could look what they map.
+    This is for ranks that were killed before their maps could be read.
     """
     time.sleep(_MOMENT)
     orphans = set()
@@ -115,7 +115,7 @@ def unlink_orphans(since: float) -> None:
 
 
 def marked(name: str, value: str) -> "list[psutil.Process]":
-    """Return all living processes, but for this one, that were started with this variable in their environment."""
+    """Return all other living processes that were started with this environment variable."""
     import psutil
 
     with_mark, silent = {}, []
@@ -127,17 +127,17 @@ def marked(name: str, value: str) -> "list[psutil.Process]":
             elif not environment:
                 silent.append((process.ppid(), process))
 
-    # A process that is about to run another program shows no environment for a moment: it counts as its parent does.
+    # During exec a process briefly shows no environment: count it like its parent.
     return [*with_mark.values(), *(process for parent, process in silent if parent in with_mark)]
 
 
 def end_marked(name: str, value: str, known: Collection[str] = ()) -> None:
-    """Kill all processes that have this variable, and remove their shared memory and what was *known* of it."""
+    """Kill all processes that have this variable, and remove their shared memory and the *known* one."""
     deadline = time.monotonic() + _ENDING
     paths = set(known)
 
-    # All are stopped before any is killed: the death of one makes its launcher kill the others, whose maps are gone.
-    while victims := _stop_marked(name, value):  # again, for processes that showed no environment
+    # Stop all before killing any: after one death the launcher kills the others, and their maps are lost.
+    while victims := _stop_marked(name, value):  # repeat for processes that showed no environment
         end(victims, paths)
         while any(map(is_alive, victims.values())):
             if time.monotonic() > deadline:
@@ -150,7 +150,7 @@ def end_marked(name: str, value: str, known: Collection[str] = ()) -> None:
 
 def _stop_marked(name: str, value: str) -> "dict[int, psutil.Process]":
     stopped: dict[int, psutil.Process] = {}
-    # Again until none is new: a process may have started another one just before it was stopped.
+    # Repeat until no process is new: one may have started another just before it was stopped.
     while fresh := [process for process in marked(name, value) if process.pid not in stopped]:
         for process in fresh:
             _signal(process.pid, signal.SIGSTOP)
@@ -159,7 +159,7 @@ def _stop_marked(name: str, value: str) -> "dict[int, psutil.Process]":
 
 
 def end(pids: Collection[int], known: Collection[str] = ()) -> None:
-    """Kill these processes, and remove the shared memory that they map and what was *known* of before."""
+    """Kill these processes, and remove the shared memory that they map and the *known* one."""
     for pid in pids:
         _signal(pid, signal.SIGSTOP)
     for path in set(known).union(*map(shared_files, pids)):
@@ -175,7 +175,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 @contextlib.contextmanager
 def short_name(folder: Path) -> Iterator[str]:
-    """Yield another name of a folder, whose path may be longer than the 107 bytes that a socket's may have."""
+    """Yield a short name of a folder, since a socket's path is limited to 107 bytes."""
     handle = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{handle}"

@@ -1,8 +1,8 @@
-"""Make foreign text fit to be shown, and read foreign files within bounds.
+"""Foreign text made safe to show, foreign files read within bounds.
 
-Text from a file, a launcher or the command line is sanitised once, where it enters: it becomes one line of bounded
-length without control characters, changes of direction or invisible characters.  Only regular files of bounded size are
-read: a pipe, a socket or /dev/zero would never end.  Readers raise the class of error that their caller names.
+Text from a file, a launcher or the command line is sanitised once, where it enters. It becomes one line of bounded
+length without control, bidirectional or invisible characters. Only regular files of bounded size are read, since a
+pipe or /dev/zero may never end. Readers raise the error class that their caller passes.
 """
 
 import json
@@ -20,12 +20,12 @@ WORD = 500  # characters of a word in a message
 DEEPEST = 24  # levels of nesting
 SIGN = "\N{REPLACEMENT CHARACTER}"
 
-FILE_BYTES = 2**28  # of a file with results
-LINE_BYTES = 2**24  # of a line in one
-TOML_BYTES = 2**18  # of a file that describes something
-GREATEST = 2**63  # no whole number is larger
+FILE_BYTES = 2**28  # largest file with results
+LINE_BYTES = 2**24  # longest line in it
+TOML_BYTES = 2**18  # largest TOML file
+GREATEST = 2**63  # largest whole number
 
-# Letters and marks by Unicode's classes, although nothing is seen of them.
+# Invisible, although Unicode classifies them as letters or marks.
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
@@ -34,12 +34,12 @@ _LONG_WORD = re.compile(rf"\S{{{WORD + 1},}}")
 _NUMBER = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?")
 _LARGE = re.compile(r"[0-9]{19}")
 _LONG_STRING = re.compile(rf'"[^"]{{{NAME + 1}}}')
-# A key of many parts: tomllib's time grows with the square of their number.
+# A dotted key: tomllib's time grows with the square of its parts.
 _DOTTED = re.compile(r"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){25}""")
 
 
 def text(word: str, longest: int = NAME) -> str:
-    """Return *word* as one line of at most *longest* characters, with a sign for each character that is not shown."""
+    """Return *word* as one line of at most *longest* characters, with a replacement for each unprintable one."""
     if len(word) <= longest and word.isprintable() and "  " not in word and not _INVISIBLE.search(word):
         return word
     line = _without_controls(_BREAK.sub(" ", word[: 2 * longest]))
@@ -47,7 +47,7 @@ def text(word: str, longest: int = NAME) -> str:
 
 
 def message(words: str) -> str:
-    """Return a sentence as one line; foreign words in it may be long, and keep their beginning and end."""
+    """Return a sentence as one line, with long foreign words cut in the middle."""
     return text(_LONG_WORD.sub(lambda word: f"{word[0][: WORD // 2]}…{word[0][-WORD // 4 :]}", words[: 2**20]), MESSAGE)
 
 
@@ -58,14 +58,14 @@ def _without_controls(line: str) -> str:
 
 
 def cell(word: object) -> object:
-    """Return what may stand in a table that a spreadsheet opens: a formula gets a quote before it."""
+    """Return text that is safe in a spreadsheet: a formula gets a leading quote."""
     if not isinstance(word, str) or word.lstrip(" ")[:1] not in tuple("=+-@\t\r") or _NUMBER.fullmatch(word):
         return word
     return f"'{word}"
 
 
 def tree(value: Any, depth: int = 0) -> Any:
-    """Return what JSON or TOML held with every text in it sanitised; what is nested too deeply is left out.
+    """Return JSON or TOML data with all text sanitised and without levels nested too deeply.
 
     ValueError for a number that is too large.
     """
@@ -86,7 +86,7 @@ def tree(value: Any, depth: int = 0) -> Any:
 def safe_read(path: Path, error: type[Exception], most: int = FILE_BYTES) -> Iterator[IO[bytes]]:
     """Open a regular file of at most *most* bytes; raise *error*, in one line, for anything else."""
     try:
-        # Without O_NONBLOCK a pipe that nobody writes to would block here.
+        # Without O_NONBLOCK, opening a pipe without a writer blocks.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as reason:  # ValueError: a null in the name
         raise error(f"cannot read {path}: {getattr(reason, 'strerror', reason)}") from None
@@ -107,7 +107,7 @@ def safe_read(path: Path, error: type[Exception], most: int = FILE_BYTES) -> Ite
 
 
 def read_lines(path: Path, error: type[Exception]) -> Iterator[tuple[int, bytes]]:
-    """Yield number and bytes of each line, with its end; one that is too long comes cut, and so without its end."""
+    """Yield number and bytes of each line, with its newline; a line that is too long is cut, without newline."""
     with safe_read(path, error) as file:
         number, left = 0, FILE_BYTES
         while left > 0 and (line := file.readline(LINE_BYTES)):
@@ -119,7 +119,7 @@ def read_lines(path: Path, error: type[Exception]) -> Iterator[tuple[int, bytes]
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
-    """Return the object that a line of JSON holds, sanitised; ValueError says in a few words what is wrong with it."""
+    """Return the object in a line of JSON, sanitised; ValueError with a short reason."""
     if len(line) >= LINE_BYTES:
         raise ValueError(f"longer than {LINE_BYTES >> 20} MiB")
     try:
@@ -132,7 +132,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
         raise ValueError("not JSON") from None
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
-    # Most lines need nothing: their text as a whole tells.
+    # Most lines need no change; check their text as a whole first.
     harmless = words.isascii() and words.rstrip("\r\n").isprintable() and "\\" not in words
     return value if harmless and not _LONG_STRING.search(words) and not _LARGE.search(words) else tree(value)
 
@@ -151,8 +151,8 @@ def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_toml(path: Path, error: type[Exception]) -> dict[str, Any]:
-    """Return the fields of a TOML file, sanitised; raise *error*, in one line, for what is none."""
-    import tomllib  # no error and no --help waits for it
+    """Return the fields of a TOML file, sanitised; raise *error*, in one line, if it is invalid."""
+    import tomllib  # imported late to keep --help fast
 
     with safe_read(path, error, TOML_BYTES) as file:
         raw = file.read(TOML_BYTES + 1)

@@ -1,9 +1,9 @@
-"""Signals that end a command: they end it at once, or set a flag while ranks live that must be ended in order.
+"""Signals that end a command: at once, or after its ranks.
 
-A command without ranks has nothing to tidy up, so SIGINT, SIGTERM and SIGHUP end the process (`end_at_once`).  While a
-run holds ranks, its signals are `deferred`: the handler only sets a flag, and the code that waits for ranks calls
-`check`, which raises Interrupted there and nowhere else.  A second signal ends the process at once; ranks notice that,
-as they do after kill -9, and remove what they hold.
+A command without ranks needs no cleanup, so SIGINT, SIGTERM and SIGHUP end the process (`end_at_once`). While a run
+holds ranks, its signals are `deferred`: the handler only sets a flag. The code that waits for ranks calls `check`,
+and only that raises Interrupted. A second signal ends the process at once; the ranks notice and clean up, as after
+kill -9.
 """
 
 import os
@@ -19,11 +19,11 @@ from typing import Any, ClassVar, Self
 from collbench.exits import SIGNALLED
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_SECOND = 1.0  # seconds after which another signal is a second one
+_SECOND = 1.0  # seconds after which another signal counts as a second one
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal asked for the end; `number` says which."""
+    """A signal requested the end of the run; `number` identifies it."""
 
     def __init__(self, number: int = signal.SIGINT) -> None:
         super().__init__(signal.Signals(number).name)
@@ -31,58 +31,58 @@ class Interrupted(KeyboardInterrupt):
 
 
 class _State:
-    depth = 0  # of deferrals
-    number: int | None = None  # the signal that has come meanwhile
-    since: float | None = None  # when the first signal was answered, on the monotonic clock
-    pipe: ClassVar[tuple[int, ...]] = ()  # into which the kernel's handler writes the number of a signal
-    before: ClassVar[dict[int, Any]] = {}  # handlers outside of deferrals
+    depth = 0  # of nested deferrals
+    number: int | None = None  # the deferred signal
+    since: float | None = None  # monotonic time of the first signal
+    pipe: ClassVar[tuple[int, ...]] = ()  # receives signal numbers from Python's C handler
+    before: ClassVar[dict[int, Any]] = {}  # handlers before the deferral
 
 
 def status(error: BaseException | None) -> int:
-    """Return the exit status after an interruption, as shells count it: 130 after Ctrl-C, 143 after SIGTERM."""
+    """Return the shell's exit status after an interruption: 130 after Ctrl-C, 143 after SIGTERM."""
     return SIGNALLED + getattr(error, "number", signal.SIGINT)
 
 
 def end_at_once() -> None:
-    """Let signals end this process with one line; those that its parent ignores stay ignored."""
+    """Let signals end this process with one line on stderr; signals that its parent ignores stay ignored."""
     for number in _heeded():
         signal.signal(number, _exit)
 
 
 def pending() -> bool:
-    """Return whether a signal waits to be answered, so that what is being done should be short."""
+    """Return whether a signal is pending, so that the current work should be short."""
     return _State.number is not None
 
 
 def unanswered() -> int | None:
-    """Return a signal that the main thread has not come to answer, as while it waits in C; another thread may ask."""
+    """Return a signal that the main thread has not handled, for instance while in C; callable from any thread."""
     with suppress(BlockingIOError):
         if _State.pipe and (numbers := os.read(_State.pipe[0], 1)) and _State.since is None:
-            os.write(_State.pipe[1], numbers)  # for the next look
+            os.write(_State.pipe[1], numbers)  # for the next call
             return numbers[0]
     return None
 
 
 def check() -> None:
-    """Raise Interrupted if a signal has come since signals are deferred."""
+    """Raise Interrupted if a signal has come since the deferral began."""
     if _State.number is not None:
         number, _State.number = _State.number, None
         raise Interrupted(number)
 
 
 class deferred:  # noqa: N801
-    """A context in which a signal waits for `check`; at its end it is raised, unless an exception is on its way.
+    """A context that defers signals to `check`; at its end a pending one is raised, unless an exception is.
 
     Contexts may be nested.
     """
 
     def __enter__(self) -> Self:
-        # Only Python's main thread can set handlers; in another thread signals do what they did.
+        # Only Python's main thread can set handlers; in another thread nothing changes.
         if threading.current_thread() is threading.main_thread():
             if not _State.depth:
                 _State.number = _State.since = None
 
-                # The kernel's handler writes into the pipe even while this thread waits in C.
+                # The C handler writes to the pipe even while this thread waits in C.
                 _State.pipe = _State.pipe or os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
                 with suppress(BlockingIOError):
                     os.read(_State.pipe[0], select.PIPE_BUF)
@@ -105,12 +105,12 @@ class deferred:  # noqa: N801
 
 
 def _heeded() -> list[int]:
-    """Return the signals that somebody listens to, and whose handler Python can put back."""
+    """Return the signals that are not ignored and have a handler that Python can restore."""
     return [number for number in ENDING if signal.getsignal(number) not in (signal.SIG_IGN, None)]
 
 
 def _remember(number: int, frame: FrameType | None) -> None:
-    # Launchers pass on what a terminal has sent already: only a signal some time later is a second one.
+    # Launchers repeat the terminal's signal, so only a later one counts as a second.
     now = time.monotonic()
     if _State.since is None:
         _State.number, _State.since = number, now

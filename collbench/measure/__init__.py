@@ -1,1 +1,1 @@
-"""From a sweep to its results: ranks started, cases carried out, checked and timed, lines written."""
+"""From a sweep to results: starting, checking, timing, storing."""

@@ -1,8 +1,8 @@
-"""One clock for the moments of all ranks: how far the others' are ahead of rank 0's, and how sure that is.
+"""One clock for all ranks: offsets from rank 0's clock, with bounds.
 
-Rank 0 asks, the other answers with its clock, and of many round trips the shortest counts: the middle of a trip is off
-by half of it at most, however unequal the two ways are (F. Cristian, 1989, "Probabilistic clock synchronization"; NTP's
-filter takes the shortest too: RFC 5905, section 10).  Readings before and after what is timed tell the drift.
+Rank 0 asks, the other rank answers with its clock, and the shortest of many round trips counts. The error is at most
+half of that trip, however unequal its two ways are (F. Cristian, 1989, "Probabilistic clock synchronization"). NTP's
+filter also takes the shortest (RFC 5905, section 10). Readings before and after a measurement give the drift.
 """
 
 import time
@@ -14,17 +14,17 @@ import numpy as np
 
 from collbench.platforms.processes import Team
 
-_TRIPS, _SECONDS = 200, 0.05  # round trips of a reading at most, and how long they may take where ranks share a core
-_ASKED, _ENOUGH = 1.0, 0.0  # what rank 0 sends
+_TRIPS, _SECONDS = 200, 0.05  # limits of a reading: round trips, and seconds where ranks share a core
+_ASKED, _ENOUGH = 1.0, 0.0  # messages of rank 0
 
 Taken = Sequence[tuple[float, Sequence[float], Sequence[float]]]
-"""Of every rank by its own clock: when it began, when it had computed every step and when it was done with it."""
+"""For every rank, by its own clock: its start, and the end of computing and of communication of each step."""
 
 Moments = tuple[float, ...]
 
 
 class Trip(NamedTuple):
-    """A question and its answer: seconds, the first and the last by the clock of who asked."""
+    """Times of a question and its answer in seconds; the first and the last are by the asking rank's clock."""
 
     asked: float
     theirs: float
@@ -33,52 +33,53 @@ class Trip(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """How far a clock is ahead of the reference, in seconds, at a moment of the reference."""
+    """A clock's lead over the reference in seconds, at a time of the reference."""
 
     at: float
     ahead: float
-    error: float  # it is no farther off than this
+    error: float  # bound on its error
 
     @classmethod
     def of(cls, trips: Iterable[Trip]) -> "Reading":
-        """Return the reading of the shortest exchange."""
+        """Return the reading of the shortest trip."""
         best = min(trips, key=lambda trip: trip.answered - trip.asked)
         middle = (best.asked + best.answered) / 2
         return cls(middle, best.theirs - middle, (best.answered - best.asked) / 2)
 
 
 DIGITS = 9
-"""Decimals of a moment in seconds: the clocks are no finer than a nanosecond, and a series has thousands of moments."""
+"""Decimals of a time in seconds: clocks resolve a nanosecond at best, and a series has thousands of times."""
 
 
 @dataclass(frozen=True)
 class Clock:
-    """A rank's clock, which goes too fast or too slow by a steady rate."""
+    """A rank's clock, with a constant drift."""
 
-    readings: tuple[Reading, ...]  # in order; one alone says nothing of the rate
+    readings: tuple[Reading, ...]  # in order; the drift needs two
 
     @property
     def same(self) -> bool:
-        """Whether it is the reference itself, as far as anybody can tell.
+        """Whether it is the reference itself, within the error.
 
-        Processes of one machine share perf_counter, the kernel's monotonic clock, alike on all cores.  Their offset is
-        the estimate's error, and must not be taken off.  Clocks of two machines do not agree within microseconds.
+        Processes of one machine share perf_counter, the kernel's monotonic clock on all cores. Their measured offset
+        is only the estimate's error and must not be subtracted. Clocks of two machines do not agree within
+        microseconds.
         """
         return all(abs(reading.ahead) <= reading.error for reading in self.readings)
 
     @property
     def drift(self) -> float:
-        """Seconds by which it gains on the reference, in a second of that; 0 where it is the same."""
+        """Seconds gained on the reference per second; 0 if it is the same clock."""
         first, last = self.readings[0], self.readings[-1]
         return 0.0 if self.same or last.at <= first.at else (last.ahead - first.ahead) / (last.at - first.at)
 
     @property
     def error(self) -> float:
-        """Seconds by which a moment may be off on the reference's clock, between the readings."""
+        """Bound on the error of converted times, in seconds, between the readings."""
         return max(reading.error for reading in self.readings)
 
     def on_reference(self, moments: Sequence[float]) -> tuple[float, ...]:
-        """Moments of this clock, as the reference would have them."""
+        """Convert times of this clock to the reference's."""
         if self.same:
             return tuple(moments)
         first, rate = self.readings[0], self.drift
@@ -90,16 +91,16 @@ REFERENCE = Clock((Reading(0.0, 0.0, 0.0),))
 
 @dataclass
 class Clocks:
-    """Those of all ranks."""
+    """The clocks of all ranks."""
 
     team: Team
-    origins: float = 0.0  # seconds by which moments of devices may be off the clock of their process
+    origins: float = 0.0  # error of device times against their process's clock, in seconds
     _readings: list[tuple[Reading, ...]] = field(default_factory=list)
 
     def read(self) -> None:
-        """*Collective*: hold every process's clock against that of rank 0.
+        """*Collective*: compare every process's clock with rank 0's.
 
-        The others sleep: where ranks outnumber cores, one that spins would lengthen the trips of the others.
+        The other ranks sleep: if ranks outnumber cores, a spinning rank would lengthen the trips.
         """
         team = self.team
         own: tuple[Reading, ...] = REFERENCE.readings
@@ -113,18 +114,20 @@ class Clocks:
 
     @property
     def clocks(self) -> tuple[Clock, ...]:
-        """By process, which is by rank where there are several."""
+        """The clock of each process, so of each rank if there are several processes."""
         return tuple(map(Clock, zip(*self._readings, strict=True)))
 
     @property
     def error(self) -> float:
-        """Seconds by which moments of two ranks may be off against each other."""
+        """Bound on the error between times of two ranks, in seconds."""
         worst = sorted((clock.error for clock in self.clocks), reverse=True)
         return sum(worst[:2]) + 2 * self.origins
 
     def moments(self, taken: Taken) -> tuple[Moments, tuple[Moments, ...], tuple[Moments, ...]]:
-        """Return moments on rank 0's clock, from the first on: begun by rank; computed and done by rank and step."""
-        clocks = self.clocks if len(self.clocks) == len(taken) else (REFERENCE,) * len(taken)  # one holds all ranks
+        """Return times on rank 0's clock, relative to the first: start by rank; computed and done by rank and step."""
+        clocks = (
+            self.clocks if len(self.clocks) == len(taken) else (REFERENCE,) * len(taken)
+        )  # one process holds all ranks
         begins = [clock.on_reference([begun])[0] for clock, (begun, _, _) in zip(clocks, taken, strict=True)]
         origin = min(begins)
 

@@ -1,7 +1,7 @@
-"""Messages between chosen ranks, and what each rank took for them: rounds of `collbench scan`, and every pair.
+"""Messages between chosen pairs of ranks, timed for `collbench scan`.
 
-A library sends and receives; `copy` has the sender copy into its peer's memory by whatever copies fastest, `kernel` by
-a kernel's stores.  Times are of each rank by itself, since groups that are measured at once have nothing in common.
+A library sends and receives. With `copy` the sender copies into its peer's memory by the fastest method; with
+`kernel` a kernel stores there. Each rank has its own time, since groups measured at once are independent.
 """
 
 import math
@@ -21,12 +21,12 @@ from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import buffers
 from collbench.platforms.processes import RunQueue
 
-IN_FLIGHT = 2  # messages of an operation: a single one that both ends send first would never arrive
+IN_FLIGHT = 2  # messages in flight: a single one that both ends send first never arrives
 COPY, KERNEL = "copy", "kernel"
-_OFF_CORE = 0.1  # share of a sample in which a rank had no core, from which on it does not count
+_OFF_CORE = 0.1  # largest share of a valid sample in which a rank had no core
 To = Sequence[int | None]
-"""By rank the peer that it sends to, or None."""
-BySample = dict[int, list[float]]  # seconds of a message by rank, of those that send or receive
+"""For each rank the peer that it sends to, or None."""
+BySample = dict[int, list[float]]  # seconds per message, for each rank that sends or receives
 
 
 class Exchanges:
@@ -38,9 +38,9 @@ class Exchanges:
 
     def __init__(self, case: Case, way: str, platform: Platform, slow: Mapping[int, float] | None = None) -> None:
         self.case, self.way, self.platform, self._slow = case, way, platform, slow or {}
-        self.answers = way not in (COPY, KERNEL)  # whether a round trip waits for the other rank
+        self.answers = way not in (COPY, KERNEL)  # whether the peer takes part in a round trip
         self._lateness: list[Callable[[], None]] = []
-        self._sample = 0.0  # seconds of a sample, by the last ones
+        self._sample = 0.0  # seconds of the last samples
         self._nothing = np.full(case.nbytes, POISON, np.uint8)
         with platform.team.agreeing(), platform.compute.stepping():
             for rank in platform.local:
@@ -83,7 +83,7 @@ class Exchanges:
         return Prepared(launch, groups=count)
 
     def _late(self, prepared: Prepared) -> Prepared:
-        """Return the same operations, after each of which slow ranks come late."""
+        """Return the same operations with a delay of slow ranks after each."""
 
         def launch(launches: int) -> None:
             each = 1 if self._lateness else launches
@@ -112,7 +112,7 @@ class Exchanges:
         times: BySample = {rank: [] for rank in mine}
         lasted = [0.0]
         if not mine and platform.note.oversubscribed:
-            time.sleep(1.5 * samples * self._sample)  # else it would take a core from who is measured
+            time.sleep(1.5 * samples * self._sample)  # else this rank would take a core from the measured ranks
         with platform.team.agreeing(), platform.compute.stepping():
             for _ in range(samples if mine or queued else 0):
                 with RunQueue() as waited:
@@ -132,7 +132,7 @@ class Exchanges:
         return everyone
 
     def refuse_wrong(self, to: To) -> None:
-        """*Collective*: raise CaseFailed if a rank does not hold what the last exchange sent it, and forget that."""
+        """*Collective*: raise CaseFailed if a rank lacks the last exchange's message, and clear the buffers."""
         case, platform = self.case, self.platform
         sources = {peer: rank for rank, peer in enumerate(to) if peer is not None}
         with platform.team.agreeing(), platform.compute.stepping():
@@ -144,14 +144,14 @@ class Exchanges:
                     raise CaseFailed(f"rank {rank} did not receive what rank {sources[rank]} sent, by {self.way}")
 
     def calibrate(self, to: To, region: float, count: int = IN_FLIGHT, answered: bool = False) -> int:
-        """*Collective*: return the number of operations in a sample of the wanted length, and make slow ranks slow."""
+        """*Collective*: return the number of operations in a sample, and set the delays of slow ranks."""
         if self.platform.note.oversubscribed:
             to = [peer if rank < 2 else None for rank, peer in enumerate(to)]
         ranks = sorted({end for rank, peer in enumerate(to) if peer is not None for end in (rank, peer)})
         prepared, messages = self.prepared(to, count, answered), count * (1 + answered)
         launches, seconds, most = 1, math.inf, self.platform.clock.most_held(prepared)
 
-        # Caches are cold first, and then others know how long to sleep; two ranks may share a core for a while.
+        # The first sample warms caches and tells idle ranks how long to sleep; ranks may share a core at first.
         for _ in range(6):
             tried = self.seconds(prepared, ranks, launches, 5, messages)
             every, good = together(tried, ranks[:2])
@@ -162,7 +162,7 @@ class Exchanges:
         return launches
 
     def _stall(self, rank: int, seconds: float) -> Callable[[], None]:
-        """Return what makes whatever comes next on a rank's queue late; on a CPU not by sleep, which takes longer."""
+        """Return a function that delays a rank's queue; on a CPU it spins, since sleep takes longer."""
         case, launcher = self.case, self.platform.launcher
         if self.platform.compute.queued:
             stall = launcher.kernel(compiler.JUDGE, "stall", case.dtype, case.redop)
@@ -177,23 +177,23 @@ class Exchanges:
 
 
 def _mark(rank: int) -> int:
-    """Return the byte that a rank's messages are full of."""
+    """Return the byte that fills a rank's messages."""
     return 1 + rank % 120  # POISON is larger
 
 
 def ways(platform: str) -> tuple[str, ...]:
-    """Return the ways to send messages on a platform, its library first."""
+    """Return a platform's ways to send messages, its library first."""
     library = next(name for name in libraries() if platform in implementations()[name].platforms)
     return library, COPY, KERNEL
 
 
 def together(taken: BySample, group: Sequence[int]) -> tuple[list[float], list[float]]:
-    """Return the samples of a group's slowest member; and of these the ones in which each member had its core."""
+    """Return the samples of a group's slowest member, all and then only those in which each member had its core."""
     samples = np.array([taken[rank] for rank in group])
-    slowest, good = np.abs(samples).max(axis=0), ~np.signbit(samples).any(axis=0)  # a rank with no part in it has 0.0
+    slowest, good = np.abs(samples).max(axis=0), ~np.signbit(samples).any(axis=0)  # ranks without a part have 0.0
     return slowest.tolist(), slowest[good].tolist()
 
 
 def quartile(samples: Sequence[float]) -> float:
-    """Return the lower quartile: what disturbs a machine only adds, and half of the samples may be disturbed."""
+    """Return the lower quartile: disturbances only add time, and may affect half of the samples."""
     return float(np.quantile(samples, 0.25, method="inverted_cdf"))

@@ -1,9 +1,9 @@
-"""Several sets of ranks that measure the same cases in turn: settings of the environment, libraries, starts.
+"""Several sets of ranks that measure the same cases in turn.
 
-Drift of the machine cancels in the ratios of their times.  Ranks that are not measured sleep (Team.broadcast).  On
-a CPU all sets are bound to the same cores: a scheduler that moved them would change more than most settings do.
-`Interleaving` is the engine of PairedSession (`sweep --ab`), `MultiLibrary` (`sweep --mpi`, `sweep --nccl`) and
-`Starts`, which starts the ranks of one sweep a few times.
+The machine's drift cancels in the ratios of their times. Idle sets sleep (Team.broadcast). On a CPU all sets are
+bound to the same cores, because moving ranks changes times more than most settings do. `Interleaving` is the engine
+of PairedSession (`sweep --ab`), `MultiLibrary` (`sweep --mpi`, `sweep --nccl`) and `Starts`, which starts the ranks
+of one sweep several times.
 """
 
 import math
@@ -33,29 +33,29 @@ if TYPE_CHECKING:
 
     RankLibrary: TypeAlias = Library | NcclLibrary
 
-LEAST = 6  # however slow the case: with fewer, ratios have no 95 % interval (the least to the greatest of six is one)
-_QUICK = 2.0  # seconds that a start may take for ranks to be started several times unasked
+LEAST = 6  # rounds: with fewer, ratios have no 95 % interval (the range of six is one)
+_QUICK = 2.0  # seconds: starts up to this long are repeated by default
 
 
 def order(rounds: int, arms: int = 2) -> Iterator[tuple[int, ...]]:
     """Yield the order of the arms (0, 1, ...) in each round: A B, B A, B A, A B, B A, A B, ...
 
-    Of more than two arms another one begins every two rounds, the second of which goes backwards: A B C, C B A, B C A,
-    A C B, ...
+    With more than two arms another one begins every two rounds, and every second round is reversed: A B C, C B A, B C
+    A, A C B, ...
     """
     for number in range(rounds):
         if arms > 2:
             start, backwards = number // 2 % arms, number % 2
         else:
-            # Thue-Morse order: neither a steady drift nor the memory of who ran before favours one arm.
+            # Thue-Morse order: neither steady drift nor the effect of the previous arm favours one arm.
             start, backwards = 0, number.bit_count() % 2
         forwards = (*range(start, arms), *range(start))
         yield forwards[::-1] if backwards else forwards
 
 
 def shares(sampling: Sampling, rounds: int = ROUNDS) -> list[Sampling]:
-    """Return how to sample in each round, so that all rounds together are one case's worth for each arm."""
-    # No round without a sample: where fewer samples were asked for, there are fewer rounds.
+    """Return the sampling of each round; all rounds together are one case's budget for each arm."""
+    # Every round needs a sample: fewer requested samples mean fewer rounds.
     if sampling.iters is not None:
         rounds = min(rounds, sampling.iters)
         counts = [len(range(number, sampling.iters, rounds)) for number in range(rounds)]
@@ -64,19 +64,19 @@ def shares(sampling: Sampling, rounds: int = ROUNDS) -> list[Sampling]:
         sampling,
         budget=sampling.budget / rounds,
         minimum=math.ceil(sampling.minimum / rounds),
-        precision=sampling.precision * math.sqrt(rounds),  # so the merged samples have the requested number
+        precision=sampling.precision * math.sqrt(rounds),  # so that the merged samples reach the requested precision
     )
     return [share] * rounds
 
 
 class Arm(NamedTuple):
-    """Sets of ranks, and what they measure: as many cases as the other arms, perhaps by fewer implementations.
+    """Sets of ranks and their sweep, with as many cases as the other arms, perhaps for fewer implementations.
 
-    The first cases of all arms are measured in turn, then the second ones, and so on.  Each sweep has its own budget;
-    how samples are counted is the same for all arms.
+    The first cases of all arms are measured in turn, then the second ones, and so on. Each sweep has its own budget;
+    samples are counted alike for all arms.
     """
 
-    ranks: Sequence[Supervisor]  # one set for each start, which measure a round each in turn
+    ranks: Sequence[Supervisor]  # one set for each start; each measures a round in turn
     sweep: Sweep
     name: str = ""  # for errors
 
@@ -90,12 +90,12 @@ class ArmResults:
 
     @property
     def disturbed(self) -> bool:
-        """Whether all that was measured in the last round is disturbed."""
+        """Whether all measurements of the last round are disturbed."""
         last = [results[-1] for results in self.rounds.values() if results and _is_right(results[-1])]
         return bool(last) and all(result.disturbed for result in last)
 
     def measure(self, ranks: Supervisor, sampling: Sampling) -> None:
-        """Measure one more round of all that can still be; RanksLost if no ranks can be had any more."""
+        """Measure one more round of all implementations that have not failed; RanksLost if ranks cannot restart."""
         launches: dict[str, int] = {}
         names = []
         for name, results in self.rounds.items():
@@ -103,13 +103,13 @@ class ArmResults:
                 names.append(name)
             elif _is_right(last := results[-1]):
                 names.append(name)
-                launches[name] = last.launches  # so that samples of all rounds are alike
+                launches[name] = last.launches  # so that all rounds' samples have the same number of launches
         if names:
             for result in ranks.measure(self.case, names, sampling, launches):
                 self.rounds[result.implementation].append(result)
 
     def measure_or_fail(self, ranks: Supervisor, sampling: Sampling, number: int) -> None:
-        """Measure the round of that number; implementations fail whose ranks die and cannot be replaced."""
+        """Measure a round; if ranks die and cannot be replaced, their implementations fail."""
         try:
             self.measure(ranks, sampling)
         except PlatformError as error:
@@ -118,7 +118,7 @@ class ArmResults:
                     results.append(Failed(self.case, name, self.platform, str(error)))
 
     def spent(self) -> float:
-        """Return the seconds that its samples lasted; infinite once there is nothing left to measure."""
+        """Return the seconds spent on samples; infinite once nothing is left to measure."""
         if not any(_is_right(results[-1]) for results in self.rounds.values()):
             return math.inf
         seconds = 0.0
@@ -128,7 +128,7 @@ class ArmResults:
 
     @property
     def title(self) -> str:
-        """The work of this arm, as far as arms differ."""
+        """The work of this arm, or the part that differs between arms."""
         work = self.case.work.words[1:] if self.case.work else ()
         return ", ".join((counted(self.case.ranks, "rank"), *work))
 
@@ -140,7 +140,7 @@ class ArmResults:
         return f"{self.title}: {', '.join(times)}"
 
     def merged(self) -> list[Result]:
-        """Return one result for each implementation: samples of all rounds in order, or what was wrong in the last."""
+        """Return one result for each implementation: samples of all rounds in order, or the last round's failure."""
         return [_merge(results) for results in self.rounds.values() if results]
 
 
@@ -158,8 +158,8 @@ def _merge(results: list[Any]) -> Result:
 class Interleaving(Ranks):
     """The ranks of several arms, which take turns.
 
-    `cases` are measured together, one for each arm; by default the sweeps' own, in their order.
-    Arms may have the same ranks: then these measure different cases in turn.  The hello of all is that of arm `first`.
+    `cases` holds tuples of cases to measure together, one for each arm; by default the sweeps' cases in order. Arms
+    may share ranks, which then measure different cases in turn. The hello comes from arm `first`.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class Interleaving(Ranks):
         self.cases = cases or list(zip(*(arm.sweep.cases() for arm in arms), strict=True))
 
     def start(self, stack: ExitStack) -> WorkerHello:
-        """Start the ranks of one arm after the other; a PlatformError names the arm whose ranks do not start."""
+        """Start the ranks of each arm in turn; a PlatformError names the failing arm."""
         started: list[Supervisor] = []
         for arm in self.arms:
             for ranks in arm.ranks:
@@ -185,32 +185,32 @@ class Interleaving(Ranks):
         return replace(first[0].greeting, starts=len(first))
 
     def run(self) -> Iterator[Result]:
-        """Yield every result: of the cases that are measured together in the order of the arms."""
+        """Yield every result; cases measured together come in the order of the arms."""
         for cases in self.cases:
             yield from chain.from_iterable(self.measure(cases))
 
     def measure(self, cases: Sequence[Case]) -> list[list[Result]]:
-        """Measure a case of each arm round by round until every arm has spent its budget; the results of each arm."""
+        """Measure a case of each arm round by round until every arm has spent its budget; return each arm's results."""
         samplings = [arm.sweep.sampling for arm in self.arms]
         parts = [shares(sampling) for sampling in samplings]
         so_far = []
         for case, arm in zip(cases, self.arms, strict=True):
             so_far.append(ArmResults(case, self.platform, arm.sweep.implementations))
 
-        # A work item may last any time: after the second round, start none that would end beyond twice the budgets.
+        # A round's duration is unknown: after the second, start none that would exceed twice the budgets.
         last = time.monotonic()
         end = last + 2 * sum(sampling.budget for sampling in samplings) if cases[0].work else math.inf
         for number, turns in enumerate(order(len(parts[0]), len(parts))):
             before, last = last, time.monotonic()
 
-            # Stop only after an even number of rounds, so that each arm went first equally often.  Two more would take
-            # about twice as long as the last one.
+            # Stop only after an even number of rounds, so that each arm went first equally often. Two more take about
+            # twice as long as the last.
             if samplings[0].iters is None and number and not number % 2:
                 spent = [results.spent() / sampling.budget for results, sampling in zip(so_far, samplings, strict=True)]
                 if last + 2 * (last - before) > end or (number >= LEAST and min(spent) >= 1):
                     break
 
-            # Of an arm with several starts another one measures in each round.
+            # An arm with several starts uses another one in each round.
             for turn in turns:
                 ranks = self.arms[turn].ranks[number % len(self.arms[turn].ranks)]
                 ranks.tell = self._telling(f"round {number + 1} of {len(parts[0])}, {so_far[turn].title}", so_far)
@@ -218,16 +218,16 @@ class Interleaving(Ranks):
         return [results.merged() for results in so_far]
 
     def _telling(self, turn: str, so_far: Sequence[ArmResults]) -> Tell:
-        """Return what tells of an arm's turn, with a line for each arm and its times so far."""
+        """Return a function that reports an arm's turn, with a line for each arm and its times so far."""
         lines = "\n".join(results.progress for results in so_far)
         return lambda phase: self.tell(f"{turn}: {phase}\n{lines}")
 
 
 class Starts(Ranks):
-    """The ranks of one sweep, started `sweep.starts` times, or as often as is usual (0).
+    """The ranks of one sweep, started `sweep.starts` times; 0 selects the default.
 
-    The place of a process's memory changes a small message's time by a tenth or more for its whole life.  No number of
-    samples shows that.  So all starts measure every case in turn, and their spread gives a row's interval.
+    Memory placement changes a small message's time by a tenth or more for the life of a process. More samples do not
+    reveal that. So all starts measure every case in turn, and their spread gives a row's interval.
     """
 
     def __init__(
@@ -238,13 +238,13 @@ class Starts(Ranks):
         self._pools: dict[tuple[str, Case], Pool] = {}  # by curve
 
     def start(self, stack: ExitStack) -> WorkerHello:
-        """Start the ranks once, and again if that was asked for, or was quick."""
+        """Start the ranks once, and again if requested or if the first start was quick."""
         begun = time.monotonic()
         stack.enter_context(self._starts[0])
         quick = time.monotonic() - begun < _QUICK and find_platform(self._platform).process_per_rank
         starts = self._sweep.starts or (USUAL_STARTS if quick else 1)
 
-        # Starts that nobody asked for may fail: memory may have no room for all.
+        # Additional default starts may fail for lack of memory.
         with suppress(PlatformError) if not self._sweep.starts else ExitStack():
             for _ in range(1, starts):
                 another = Supervisor(self._platform, self._sweep, folder=self._folder)
@@ -253,9 +253,9 @@ class Starts(Ranks):
         return replace(self._starts[0].greeting, starts=len(self._starts))
 
     def run(self) -> Iterator[Result]:
-        """Yield every result of the sweep; the last one says so where no ranks can be had any more."""
+        """Yield every result of the sweep; if ranks cannot restart, the last one reports it."""
         for result in self._existing:
-            self._with_spread(result)  # it sets the starts of the following ones
+            self._with_spread(result)  # it determines the starts of the next cases
         for case, names, sampling in tasks(self._sweep, self._existing):
             try:
                 if len(self._starts) == 1:  # results as they come
@@ -275,10 +275,10 @@ class Starts(Ranks):
             try:
                 results.measure(ranks, share)
             except RanksLost as loss:
-                self._starts.remove(ranks)  # the other starts go on without it
+                self._starts.remove(ranks)  # the other starts continue
                 lost = loss
 
-            # The other starts would meet the same program on the same cores.
+            # The other starts would be disturbed by the same program.
             if results.disturbed:
                 break
         yield from map(self._with_spread, results.merged())
@@ -286,7 +286,7 @@ class Starts(Ranks):
             raise lost
 
     def _with_spread(self, result: Result) -> Result:
-        """Return the result with what its starts and those of smaller sizes say of how far starts are apart."""
+        """Return the result with the spread between starts, estimated from this and smaller sizes."""
         if not isinstance(result, Measurement) or not result.right or len(result.rounds) < 2:
             return result
         pool = self._pools.setdefault((result.implementation, result.case.kind), Pool())
@@ -294,9 +294,9 @@ class Starts(Ranks):
 
 
 def library_suffixes(libraries: "Sequence[RankLibrary]") -> list[str]:
-    """Return what tells the rows of these libraries apart: nothing, or `@` and a key, numbered where it comes again.
+    """Return the suffixes of these libraries' rows: "", or `@` and a key, numbered if repeated.
 
-    The key is an MPI library's kind, or NCCL's release.  UsageError if a library is there twice.
+    The key is an MPI library's kind, or NCCL's release. UsageError if a library is named twice.
     """
     suffixes: list[str] = []
     files: list[Any] = []
@@ -316,11 +316,11 @@ def library_suffixes(libraries: "Sequence[RankLibrary]") -> list[str]:
 
 
 class MultiLibrary(Interleaving):
-    """The ranks of a sweep with several libraries of MPI or NCCL, as a Session needs them: an arm for each.
+    """The ranks of a sweep with several MPI or NCCL libraries, an arm for each.
 
-    The first library's ranks measure all implementations, the others' only those that call the library.  Rows are named
-    after their library (`mpi@openmpi`, `nccl@2.30.7`), but the one that is loaded by itself is `mpi` or `nccl`, as in a
-    sweep that names none.  `sweep` has the names of all rows.  The run's `folder` has files of the libraries' output.
+    The first library's ranks measure all implementations; the others measure only those that call the library. Rows
+    are named after their library (`mpi@openmpi`, `nccl@2.30.7`), except the default library's, which are `mpi` or
+    `nccl`. `sweep` has the names of all rows. The libraries' output goes to files in the run's `folder`.
     """
 
     def __init__(self, sweep: Sweep, libraries: "Sequence[RankLibrary]", folder: Path | None = None) -> None:
@@ -331,7 +331,7 @@ class MultiLibrary(Interleaving):
             raise UsageError(f"--impl {names} calls no {product.upper()} library: nothing to compare; add {product}")
         self._suffixes = library_suffixes(libraries)
 
-        # An implementation has as much time with one library as with another.
+        # Every library gives an implementation the same time.
         share = replace(sweep.sampling, budget=sweep.sampling.budget * len(calling) / len(sweep.implementations))
         others = replace(sweep, implementations=tuple(calling), sampling=share)
         arms: list[Arm] = []
@@ -348,9 +348,9 @@ class MultiLibrary(Interleaving):
         super().__init__(platform, arms)
 
     def start(self, stack: ExitStack) -> WorkerHello:
-        """Start the ranks of one library after the other; their hello has the versions of all libraries.
+        """Start the ranks of each library in turn; their hello has the versions of all libraries.
 
-        Of variables it has those that are the same for all ranks, so not what names the library.
+        Its variables are only those that are equal for all ranks, so not the library's name.
         """
         hello = super().start(stack)
         versions, variables = dict(hello.versions), dict(hello.variables)
@@ -363,7 +363,7 @@ class MultiLibrary(Interleaving):
         return replace(hello, versions=versions, variables=dict(sorted(variables.items())))
 
     def run(self) -> Iterator[Result]:
-        """Yield every result of the sweep: of a case those of all libraries, before the next."""
+        """Yield every result of the sweep: each case with all libraries before the next case."""
         for cases in self.cases:
             if len(self.arms) == 1:  # as they come
                 sweep = self.arms[0].sweep

@@ -1,7 +1,7 @@
-"""Ends the processes of an outside launcher when nothing has begun for too long: nobody else watches over them.
+"""A watchdog that ends an outside launcher's processes after a stall.
 
-Any process may wait for ever for one that was stopped, never came or took another way.  So a thread in each sleeps
-until the time is up, and is put off by whatever begins.  It is there before anything that may be broken on one node.
+A process may wait for ever for one that was stopped, never started or took another branch. So a thread in each
+process waits for a deadline, which every new phase extends. It starts before anything that may fail on one node.
 """
 
 import os
@@ -19,24 +19,24 @@ from collbench.exits import BAD
 from collbench.host import processes, signals
 from collbench.host.launcher import starts_mpi
 
-START = 60.0  # seconds until all have come, where nobody has said a time-out yet
-_LOOK = 0.25  # seconds between two looks at the deadline, which may come nearer too; Open MPI kills 1 s after SIGTERM
-_GRACE = 5.0  # seconds that the others leave to rank 0, which can note in the run file what happened
-_BEFORE = 1.5  # seconds before rank 0 ends all, in which another rank says what it failed of
-_ABORT = 2.0  # seconds that MPI_Abort gets, which may wait for a lock that a hung thread holds
+START = 60.0  # seconds for all to start, before a time-out is known
+_LOOK = 0.25  # seconds between two checks of the deadline, which may also move closer; Open MPI kills 1 s after SIGTERM
+_GRACE = 5.0  # seconds that the others leave rank 0 to record the reason in the run file
+_BEFORE = 1.5  # seconds that rank 0 leaves another rank to report its error
+_ABORT = 2.0  # seconds for MPI_Abort, which may wait for a hung thread's lock
 
 
 def no_progress(seconds: float, phase: str) -> str:
-    """Return the reason for the end of what made no progress for so long."""
+    """Return the reason for ending a run after *seconds* without progress."""
     return f"no progress for {seconds:.0f} s (--timeout)" + (f" in the phase: {phase}" if phase else "")
 
 
 class Phase(Enum):
-    """How far the processes are, which decides how one that fails tells the others."""
+    """Progress of the processes, which decides how one that fails informs the others."""
 
-    APART = auto()  # none waits for another
-    GATHERING = auto()  # the others come to an exchange next, and learn it there
-    MEASURING = auto()  # they may be anywhere, and are ended
+    APART = auto()  # no process waits for another
+    GATHERING = auto()  # the others learn it in the next exchange
+    MEASURING = auto()  # the others may be anywhere, and are ended
 
 
 class Watchdog:
@@ -44,17 +44,17 @@ class Watchdog:
 
     def __init__(self) -> None:
         self.phase = Phase.APART
-        self.last_words: Callable[[str], str] = lambda reason: ""  # notes why the run ends; what a user must know
+        self.last_words: Callable[[str], str] = lambda reason: ""  # records why the run ends; returns text for the user
         self.trouble: Callable[[], str] = str  # this process's error, if the others have not received it
-        self.waits: Callable[[], str] = str  # ranks and the ranks that they wait for, as this process sees them
-        self.hanging = False  # whether a library or device hangs, for which this process's exit would wait
+        self.waits: Callable[[], str] = str  # which rank waits for which, as this process sees it
+        self.hanging = False  # whether a library or device hangs and would block this process's exit
         self._rank = 0
         self._losing = threading.Lock()
         self.seconds, self._deadline, self._doing = START, 0.0, ""
         self._stopped = threading.Event()
 
     def start(self, rank: int) -> None:
-        """Watch over this rank, before anything can hang."""
+        """Start watching this rank, before anything can hang."""
         self._rank, self.phase, self._stopped = rank, Phase.GATHERING, threading.Event()
         self.feed(START)
         threading.Thread(target=self._watch, args=(self._stopped,), daemon=True).start()
@@ -64,7 +64,7 @@ class Watchdog:
         self.seconds, self._deadline, self._doing = seconds, time.monotonic() + seconds, phase
 
     def stop(self) -> None:
-        """Watch no more: none waits for another, and what follows may take as long as it likes."""
+        """Stop watching: no process waits for another, and the rest may take any time."""
         self.phase = Phase.APART
         self._stopped.set()
 
@@ -88,9 +88,9 @@ class Watchdog:
         end_all()
 
     def lost(self, reason: str) -> None:
-        """End the run, since a process is gone; do nothing if none waits for another, as at the end of a command."""
+        """End the run because a process is gone; do nothing if none waits for another, as at the end of a command."""
         with self._losing:
-            time.sleep(_LOOK)  # it may just have come to its end before this one
+            time.sleep(_LOOK)  # it may have ended normally before this one
             if self.phase is not Phase.APART:
                 self._print(f"{reason}; the run ends here{self.last_words(reason)}")
                 end_all()
@@ -101,12 +101,12 @@ class Watchdog:
             sys.stderr.flush()
 
     def leave(self) -> None:
-        """End all if others may wait for this process, which cannot go on."""
+        """End all processes if others may wait for this one, which cannot continue."""
         if self.phase is not Phase.APART:
             end_all()
 
     def leave_hanging(self) -> None:
-        """End a process that did all it had to, and holds what hangs: rank 0, which writes, ends them all."""
+        """End a finished process that holds a hanging resource; rank 0, which writes, ends them all."""
         if self.hanging:
             time.sleep(START if self._rank else 0.0)
             end_all()
@@ -117,7 +117,7 @@ WATCHDOG = Watchdog()
 
 def end_all() -> None:
     """End this process and all others of the launcher, even where MPI hangs."""
-    seconds = _ABORT if "mpi4py.MPI" in sys.modules else START / 2  # the others may come to MPI's start later
+    seconds = _ABORT if "mpi4py.MPI" in sys.modules else START / 2  # the others may start MPI later
     thread = threading.Thread(target=_abort, daemon=True)
     thread.start()
     thread.join(seconds)
@@ -127,7 +127,7 @@ def end_all() -> None:
 def _abort() -> None:
     if not starts_mpi():
         return  # the others see that this process is gone
-    # A process that has not come to MPI's start yet does so now, since the others may wait for it there.
+    # If this process has not started MPI yet, start it now: the others may wait for it there.
     with suppress(ImportError):
         from mpi4py import MPI
 
@@ -148,9 +148,9 @@ if not select.select([0], [], [], float(seconds))[0]:
 
 @contextmanager
 def guarded(rank: int, seconds: float) -> Iterator[None]:
-    """Bound the start of MPI, which waits for all processes and keeps Python's lock, so that no thread can watch it.
+    """Bound the start of MPI, which waits for all processes and holds the GIL, so no thread can watch it.
 
-    A child process does, and ends with this one.
+    A child process watches, and ends with this one.
     """
     line = f"collbench: error: rank {rank}: MPI did not start within {seconds:.0f} s: not all processes came to it"
     limit = seconds + (_GRACE if rank else 0)

@@ -1,4 +1,4 @@
-"""Other activity of this machine while a run was measured, by Linux: load, waiting, stolen time, frequency.
+"""Other activity on the machine during a run, as Linux reports it.
 
 Sources: proc(5) for /proc/loadavg and /proc/stat, the kernel's Documentation/accounting/psi.rst for /proc/pressure/cpu,
 Documentation/admin-guide/pm/cpufreq.rst for governor and clocks, and Documentation/admin-guide/cputopology.rst for the
@@ -15,11 +15,11 @@ from pathlib import Path
 from collbench.host.launcher import launched
 from collbench.topology.discover_cpu import read_text
 
-BUSY = 0.25  # of the cores that other programs use before a run: more than a shell and an editor take
-WAITED = 0.10  # of the time in which something that could run had no core
-STOLEN = 0.01  # of all cores' time
+BUSY = 0.25  # share of cores that other programs use before a run; a shell and an editor use less
+WAITED = 0.10  # share of time in which a runnable program had no core
+STOLEN = 0.01  # share of all cores' time
 CLOCKS = 1.1  # the fastest clock seen, over the slowest
-STEAL = 7  # the field of /proc/stat's line, counted from 0
+STEAL = 7  # index of the field in /proc/stat
 
 
 @dataclass(frozen=True)
@@ -27,24 +27,24 @@ class _Glance:
     """Counters that only grow."""
 
     at: float  # seconds, monotonic
-    waited: float | None  # seconds in which something waited for a core
+    waited: float | None  # seconds in which a program waited for a core
     spent: float  # ticks of all cores
-    stolen: float  # ticks of them that the hypervisor gave to others
+    stolen: float  # of these, ticks that the hypervisor gave to others
     clocks: tuple[int, ...]  # kHz, of the cores that show it
 
 
 class MachineWatch:
-    """Looks at the machine when it is made, and again when it is asked for reasons."""
+    """Reads the machine's counters when it is created and when `reasons` is called."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
-        # The launcher's cores; it may have bound this process to one of them.
+        # All of the launcher's cores, since it may have bound this process to one.
         self._cores = sorted(os.sched_getaffinity(os.getppid() if launched() else 0))
         self._load = self._loaded()
         self._first = self._look()
 
     def reasons(self, ranks: int = 1) -> Iterator[str]:
-        """Yield the causes that may have spoiled samples of `ranks` ranks since the start, a clause each."""
+        """Yield causes that may have disturbed samples of `ranks` ranks since the start, one clause each."""
         cores, whole = len(self._cores), self._whole_cores()
         if self._load is not None and self._load > BUSY * cores:
             yield f"other programs ran (load {self._load:.1f} on {cores} cores)"
@@ -59,7 +59,7 @@ class MachineWatch:
         if now.waited is not None and self._first.waited is not None and seconds > 0:
             share = (now.waited - self._first.waited) / seconds
             if share > WAITED:
-                yield f"{min(share, 1):.0%} of the time something waited for a core"
+                yield f"a program waited for a core {min(share, 1):.0%} of the time"
         spent = now.spent - self._first.spent
         if spent > 0 and (share := (now.stolen - self._first.stolen) / spent) > STOLEN:
             yield f"the hypervisor took {share:.0%} of the cores' time (steal)"
@@ -71,7 +71,7 @@ class MachineWatch:
             yield f"clocks were {min(clocks) / 1e6:.1f} to {max(clocks) / 1e6:.1f} GHz"
 
     def _whole_cores(self) -> int:
-        """Return the number of cores, of which hardware threads share some."""
+        """Return the number of physical cores."""
         siblings = set()
         for core in self._cores:
             file = self._root / f"sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list"
@@ -91,6 +91,6 @@ class MachineWatch:
         return _Glance(time.monotonic(), waited, sum(ticks[: STEAL + 1]), sum(ticks[STEAL : STEAL + 1]), tuple(clocks))
 
     def _loaded(self) -> float | None:
-        """Return the mean number of programs that ran or were ready to, over the last minute."""
+        """Return the mean number of running or runnable programs over the last minute."""
         load = re.match(r"\d+\.\d+\b", read_text(self._root / "proc/loadavg"))
         return float(load[0]) if load else None

@@ -1,4 +1,4 @@
-"""Runs that nobody carries out: a model says what each case should take on a described system."""
+"""Runs on a described system: the model predicts each case."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -20,21 +20,21 @@ NAME = "model"  # of the platform, in rows of a run file
 
 
 class Predicted(Ranks):
-    """Results of a model, or plans, where a Session expects ranks.
+    """Results of a model, or plans, in place of a Session's ranks.
 
-    They exist before the Session does, so a UsageError (an impossible what-if, a calibration that is not there) comes
-    before anything is written.
+    They are created before the Session, so a UsageError (an impossible what-if, a missing calibration) comes before
+    anything is written.
     """
 
     def __init__(self, topology: TopologyPart, results: Sequence[Result]) -> None:
         self._topology, self._results = topology, results
 
     def start(self, stack: ExitStack) -> WorkerHello:
-        """Return what a prediction is of; no variable of this process changes it."""
+        """Return the hello of a prediction; no environment variable changes it."""
         return WorkerHello(self._topology, {"numpy": np.__version__})
 
     def run(self) -> Iterator[Result]:
-        """Yield every result, in the order of measured ones."""
+        """Yield every result, in the order of measurements."""
         yield from self._results
 
 
@@ -62,7 +62,7 @@ def _curve(system: System, cases: Sequence[Case], name: str, what_ifs: tuple[str
         if len(cases) == 1:
             return [Skipped(cases[0], name, NAME, str(error))]
 
-        # Perhaps some sizes are possible.
+        # Some sizes may still be possible.
         return [_curve(system, [case], name, what_ifs)[0] for case in cases]
 
 

@@ -1,6 +1,6 @@
-"""The protocol between the supervisor and its ranks: JSON over a socket, a heartbeat in shared memory, a hello.
+"""Protocol between supervisor and ranks: JSON over sockets, heartbeats in shared memory.
 
-The heartbeat is a file that both sides map, because a rank that dies or hangs can no longer say what it was doing.
+The heartbeat is a file that both sides map, because a dead or hanging rank can no longer report its phase.
 """
 
 import json
@@ -25,17 +25,17 @@ from collbench.runfile.schema import Interleaved, TopologyPart
 WORKER = "collbench.measure.worker"  # the module that ranks run
 FOLDER = "COLLBENCH_LINK"  # the variable that names the folder of socket and heartbeat
 SUPERVISOR = "COLLBENCH_SUPERVISOR"  # the variable that gives the supervisor's process id
-PLATFORM = "COLLBENCH_PLATFORM"  # decides whether MPI is started, before anything is received
+PLATFORM = "COLLBENCH_PLATFORM"  # decides whether MPI starts, before the first message
 
-Tell = Callable[[str], None]  # takes what is at work, as text
+Tell = Callable[[str], None]  # takes the work in progress, as text
 
-_ANSWERING = 1.0  # seconds for ranks that hang to say why
-_SIGNALS = 0.2  # seconds between two looks whether a signal has come
-_PAGE = struct.Struct("Q56s64s")  # how often something was begun, the implementation it was begun for, and the phase
+_ANSWERING = 1.0  # seconds for hanging ranks to answer
+_SIGNALS = 0.2  # seconds between two checks for a signal
+_PAGE = struct.Struct("Q56s64s")  # count of begun phases, current implementation and phase
 
 
 def tell_nobody(text: str) -> None:
-    """Show nobody what is at work."""
+    """Discard the report of work in progress."""
 
 
 class Closed(Exception):
@@ -49,16 +49,16 @@ class Channel:
         self._messages = Connection(connection.detach())
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send one message, which may hold cases, sweeps and results; Closed if nobody is there."""
+        """Send one message, which may hold cases, sweeps and results; Closed if the other end is gone."""
         try:
             self._messages.send_bytes(encoded(message))
         except OSError:
             raise Closed from None
 
     def receive(self, seconds: float = math.inf) -> dict[str, Any] | None:
-        """Return the next message, or None if none comes within `seconds`; Closed if there will be none.
+        """Return the next message, or None after `seconds` without one; Closed if the other end is gone.
 
-        Interrupted if a deferred signal asks for the end, which is not looked for while this waits for ever.
+        Interrupted if a deferred signal has come; a wait without a limit does not check for signals.
         """
         deadline = time.monotonic() + seconds
         signals.check()
@@ -100,14 +100,14 @@ def connect(folder: Path) -> Channel:
 
 
 def answer(folder: Path, say: Callable[[], str]) -> None:
-    """Answer the supervisor once it asks why nothing goes on; for a thread, since the main one may hang in a kernel."""
+    """Answer the supervisor's question about a stall, from a thread, since the main one may hang in a kernel."""
     with suppress(Closed), closing(connect(folder)) as channel:
         channel.receive()
         channel.send({"answer": say()})
 
 
 def ask(server: socket.socket) -> str:
-    """Return what ranks that hang have to say; "" if they do not answer."""
+    """Return the answer of hanging ranks, or ""."""
     server.settimeout(_ANSWERING)
     with suppress(OSError, Closed), closing(Channel(server.accept()[0])) as channel:
         channel.send({"question": "waits"})
@@ -116,12 +116,12 @@ def ask(server: socket.socket) -> str:
 
 
 class Heartbeat:
-    """A count in shared memory: rank 0 beats whenever something begins, and the supervisor reads."""
+    """A count in shared memory: rank 0 increments it for each new phase, and the supervisor reads it."""
 
     def __init__(self, folder: Path) -> None:
         path = folder / "heartbeat"
 
-        # The supervisor comes first, and makes the page.
+        # The supervisor creates the page first.
         if not path.exists():
             path.write_bytes(bytes(_PAGE.size))
         with path.open("r+b") as file:
@@ -129,34 +129,34 @@ class Heartbeat:
         self._count = 0
 
     def beat(self, implementation: str, phase: str = "") -> None:
-        """Note that something begins for this implementation, and if it has several phases, which."""
+        """Record that a phase of this implementation begins."""
         self._count += 1
         _PAGE.pack_into(self._memory, 0, self._count, implementation.encode()[:55], phase.encode()[:63])
 
     def read(self) -> tuple[int, str, str]:
-        """Return how often something was begun, for which implementation last ("" before the first), and the phase."""
+        """Return the count of begun phases, the latest implementation ("" before the first), and its phase."""
         count, name, phase = _PAGE.unpack_from(self._memory)
         return count, name.rstrip(b"\0").decode(), phase.rstrip(b"\0").decode(errors="ignore")
 
 
 @dataclass(frozen=True)
 class WorkerHello:
-    """The ranks' message once they are ready, which holds for the whole run; empty before that."""
+    """The ranks' message once they are ready, valid for the whole run; empty before that."""
 
     topology: TopologyPart = field(default_factory=TopologyPart)  # what connects the ranks
     versions: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     pids: tuple[int, ...] = ()  # of each rank
     cores: tuple[int, ...] = ()  # of each rank, where they are bound
-    starts: int = 1  # how often the ranks were started
+    starts: int = 1  # number of starts of the ranks
     interleaved: Interleaved = field(default_factory=Interleaved)  # arm of an interleaved run
 
     def moved(self, before: "WorkerHello") -> str:
-        """Return why these ranks cannot go on for those before them, on other GPUs; "" if they can.
+        """Return why these ranks cannot replace the earlier ones because their GPUs differ, or "".
 
-        A lost GPU is dealt no ranks any more: the header, and all that is drawn by it, would be of another run.
+        A lost GPU gets no ranks, so the run's header would no longer be true.
         """
-        # Node and bus tell a GPU: what else is known of it may change as it fails.
+        # Node and bus identify a GPU: other properties may change as it fails.
         now = [(gpu.host, gpu.bus_id) for gpu in self.topology.gpus]
         if now == [(gpu.host, gpu.bus_id) for gpu in before.topology.gpus]:
             return ""
@@ -164,21 +164,21 @@ class WorkerHello:
 
 
 class Ranks(ABC):
-    """Anything that executes a sweep: local ranks, launched ranks, or the model. It is there inside `with`."""
+    """A context manager that executes a sweep: local ranks, launched ranks, or the model."""
 
     greeting = WorkerHello()  # their report, once they are ready
     tell: Tell = staticmethod(tell_nobody)  # called with the work in progress; `lines` with the rows so far
 
     @abstractmethod
     def start(self, stack: ExitStack) -> WorkerHello:
-        """Enter the contexts of all that is needed into the stack, and return the common hello."""
+        """Enter all required contexts into the stack, and return the common hello."""
 
     @abstractmethod
     def run(self) -> Iterator[Result]:
         """Yield every result of the sweep."""
 
     def __enter__(self) -> Self:
-        # Contexts entered before a failure are left again.
+        # Leave the contexts that were entered before a failure.
         with ExitStack() as stack:
             self.greeting = self.start(stack)
             self._open = stack.pop_all()

@@ -1,7 +1,7 @@
-"""A run that is resumed: which of its lines stay, what is still to be measured, and whether this is the same machine.
+"""Resuming a run: lines to keep, cases to measure, same machine.
 
-A row stays unless it says `failed`, or `skipped` of an implementation that failed elsewhere in the run: supervisors try
-such an implementation no more.  Lines that no reader takes go too, and so does the end.
+A row stays unless it is `failed`, or `skipped` because its implementation failed earlier in the run. Unreadable lines
+and the end line are removed.
 """
 
 import io
@@ -26,7 +26,7 @@ ANEW = "measure anew, without --resume"
 
 
 def tasks(sweep: Sweep, existing: Sequence[Result] = ()) -> Iterator[tuple[Case, tuple[str, ...], Sampling]]:
-    """Yield a sweep's cases with the implementations that have no row yet, each with its share of the budget."""
+    """Yield a sweep's cases with the implementations without a row, each with its share of the budget."""
     done = {(result.case, result.implementation) for result in existing if not _goes_on(result.case.work)}
     for case in sweep.cases():
         if names := tuple(name for name in sweep.implementations if (case, name) not in done):
@@ -36,26 +36,26 @@ def tasks(sweep: Sweep, existing: Sequence[Result] = ()) -> Iterator[tuple[Case,
 
 @dataclass(frozen=True)
 class ResumedRun:
-    """What stays of a run."""
+    """The remaining part of a run."""
 
     path: Path
     header: Header
     sweep: Sweep
     lines: tuple[bytes, ...]  # behind the header
-    results: tuple[Result, ...]  # that these lines hold
-    ended: bool  # whether the end was written, and not because of a signal
+    results: tuple[Result, ...]  # in these lines
+    ended: bool  # whether the run ended, and not by a signal
 
     @classmethod
     def of(cls, path: Path, content: bytes) -> Self:
-        """Return what stays of the run file of that content.
+        """Return the remaining part of a run file, given its content.
 
-        RunFileError if it is no run file; UsageError if it is of no sweep, or of one that cannot be resumed.
+        RunFileError if it is not a run file; UsageError if it has no sweep that can be resumed.
         """
         lines = ((number, line) for number, line in enumerate(io.BytesIO(content), 1) if line.strip())
         header, version = parse_header(path, lines)
         if unknown := unknown_names(sanitize.parse_object(content.lstrip().partition(b"\n")[0]).get("sweep")):
             names = ", ".join(chain.from_iterable(unknown.values()))
-            raise RunFileError(f"{path}: {names} is not known here; resume with the release that wrote it")
+            raise RunFileError(f"{path}: {names} is unknown to this release; resume with the release that wrote it")
         sweep = _sweep(path, header)
         rows: list[tuple[bytes, Result | None]] = []
         status: object = None
@@ -63,18 +63,18 @@ class ResumedRun:
             try:
                 fields = sanitize.parse_object(line)
                 row = to_result(upgraded(fields) if version < FORMAT else fields)
-            except ValueError:  # torn, or no result
+            except ValueError:  # truncated, or not a result
                 continue
             if fields.get("kind") == "end":
                 status = fields.get("status")
                 continue
 
-            # An end counts only where nothing follows it.
+            # An end counts only if nothing follows it.
             status = None
             written = encoded(to_line(row)) if row and version < FORMAT else line.rstrip(b"\n") + b"\n"
             rows.append((written, row))
 
-        # A failed case is measured again, with the cases that were skipped because of it.
+        # Measure a failed case again, and the cases skipped because of it.
         failed = {row.implementation for _, row in rows if isinstance(row, Failed)}
         retained, results = [], []
         for written, row in rows:
@@ -93,7 +93,7 @@ class ResumedRun:
         return self.ended and not any(tasks(self.sweep, self.results))
 
     def refuse_other(self, now: Header) -> None:
-        """Raise UsageError that names what differs if the ranks that say this header are not like those before."""
+        """Raise UsageError with the differences if the ranks of this header are unlike the earlier ones."""
         before, here = _facts(self.header), _facts(now)
         for name in before | here:
             then, today = before.get(name, f"no {name}"), here.get(name, f"no {name}")
@@ -102,7 +102,7 @@ class ResumedRun:
 
 
 def _sweep(path: Path, header: Header) -> Sweep:
-    """Return the sweep of a header; UsageError where nothing of it can be resumed."""
+    """Return the sweep of a header; UsageError if it cannot be resumed."""
     reason = ""
     if header.imported.tool:
         reason = f"was imported from {header.imported.tool}"
@@ -127,7 +127,7 @@ def _goes_on(work: Work | None) -> bool:
 
 
 def _facts(header: Header) -> dict[str, str]:
-    """Return in words what must be the same, by name: machine, ranks, topology, versions and variables."""
+    """Return the facts that must agree, in words by name: machine, ranks, topology, versions and variables."""
     environment, topology = header.environment, header.topology
     facts = {
         "host": f"host {environment.host}",

@@ -1,8 +1,7 @@
-"""Samples implementations in turn: check, calibrate, warm up, samples A B B A, and check again.
+"""Sampling of implementations in turn: check, calibrate, warm up, measure, check again.
 
-`sample_in_turn` is the sampler: it takes a Subject, which says what is prepared, timed and checked.  `measure` samples
-a collective by it, and `collbench step` training steps.  All run alike on every process of the run: each decision is
-taken from numbers that are the same everywhere, so no process needs a message.
+`sample_in_turn` is the sampler. Its Subject prepares, times and checks the operation: a collective in `measure`, a
+training step in `collbench step`. Every process decides from the same numbers, so all run alike without messages.
 """
 
 import math
@@ -24,21 +23,21 @@ from collbench.results.facts import CheckFailure, Note
 from collbench.stats import relative_halfwidth
 
 Heartbeat = Callable[..., None]
-"""Called with the implementation that is about to run, before each time it does, and perhaps with what it runs for."""
+"""Called before each run of an implementation, with its name and perhaps the phase."""
 
 _MOST_LAUNCHES = 2**16
-_WAIT = 3e-3, 30e-3  # seconds that a sample takes longer where a rank must wait for a core, a scheduler's tick or some
-_SLOWEST = 50e6  # bytes per second: operations that are slower may be waits
+_WAIT = 3e-3, 30e-3  # seconds by which a wait for a core lengthens a sample: a scheduler's tick or several
+_SLOWEST = 50e6  # bytes per second; slower operations may be waits
 _MORE, _GROWTH = 8, 4.0  # factor of launches in the next trial, and the least growth of its time
-_SLICE = 3e-3  # seconds that a scheduler lets one program run before another's turn, about
+_SLICE = 3e-3  # seconds of a scheduler's time slice, about
 _TRIES = 4  # of a sample in which a rank was off its core
-_REPEATS = 0.5  # of a case's budget, for samples that are repeated since a rank was off its core
+_REPEATS = 0.5  # share of a case's budget for repeating samples in which a rank was off its core
 _QUARTER, _LONGER, _TURNS = 4, 1.03, 8  # launches compared with a quarter: the least ratio, in each of _TURNS turns
 _UNSTEADY = "an operation takes longer, the more of them are in a sample: this is of the fewest"
 _BARRIERS = 128  # in a row, some tens of microseconds
 
 
-# From the clock to the table a time is converted four times:
+# A time is converted four times between clock and table:
 # 1. ticks of a clock or an event to seconds of an operation of the slowest rank, a sample (platform.clock.time);
 # 2. a result with its samples to a message of rank 0 (protocol.Channel.send), where ranks are other processes;
 # 3. the message to the result again (schema.to_result);
@@ -53,18 +52,18 @@ class Candidate(ABC):
 
     @abstractmethod
     def calibrate(self) -> Result | None:
-        """*Collective*: find out how much a sample holds; a result where this shows that something is wrong."""
+        """*Collective*: choose the number of operations in a sample; return a result if that reveals a fault."""
 
     def warm_up(self) -> None:  # noqa: B027
-        """*Collective*: take a sample that does not count."""
+        """*Collective*: take an untimed sample."""
 
     @abstractmethod
     def sample(self) -> float:
-        """*Collective*: take a sample; the seconds that it lasted."""
+        """*Collective*: take a sample; return its duration in seconds."""
 
     @abstractmethod
     def close(self) -> Result:
-        """*Collective*: take the last sample, check what it leaves, and return the result."""
+        """*Collective*: take the last sample, check its outcome, and return the result."""
 
 
 class Subject(ABC):
@@ -75,7 +74,7 @@ class Subject(ABC):
 
     @abstractmethod
     def prepare(self, implementation: Implementation) -> Candidate | Result:
-        """*Collective*: prepare and check; a result where nothing is left to measure, Unsupported if it cannot be."""
+        """*Collective*: prepare and check; return a result if nothing is left to measure. Raises Unsupported."""
 
     def before_calibration(self) -> None:  # noqa: B027
         """*Collective*: called once candidates are prepared."""
@@ -84,7 +83,7 @@ class Subject(ABC):
         """*Collective*: called once candidates are calibrated."""
 
     def before_round(self) -> float:
-        """*Collective*: what is measured once in every round of samples; the seconds that it lasted."""
+        """*Collective*: take the measurements of a round; return their duration in seconds."""
         return 0.0
 
     def after_samples(self) -> None:  # noqa: B027
@@ -94,7 +93,7 @@ class Subject(ABC):
 def sample_in_turn(
     subject: Subject, implementations: Sequence[Implementation], sampling: Sampling, heartbeat: Heartbeat
 ) -> Iterator[Result]:
-    """Yield one result for each implementation, in their order where possible: skipped and wrong ones come first."""
+    """Yield one result for each implementation, in order, but skipped and wrong ones first."""
     candidates = []
     for implementation in implementations:
         heartbeat(implementation.name)
@@ -110,7 +109,7 @@ def sample_in_turn(
     if not candidates:
         return
 
-    # A sample holds enough operations that the clock's resolution is small against it.
+    # A sample holds enough operations to make the clock's resolution negligible.
     subject.before_calibration()
     for candidate in tuple(candidates):
         heartbeat(candidate.name)
@@ -143,10 +142,10 @@ def _take_samples(subject: Subject, candidates: Sequence[Candidate], sampling: S
 
 
 def _enough(samples: Sequence[Sequence[float]], sampling: Sampling, spent: float) -> bool:
-    """Return whether every candidate has as many samples as it should, but one: that comes when it is closed."""
+    """Return whether every candidate has all its samples but the last, which `close` takes."""
     if not samples:
         return True
-    # Series of steps are long: the budget goes before their number.
+    # Series of steps are long: the budget takes precedence over their number.
     if sampling.steps and spent >= sampling.budget:
         return True
     taken = len(samples[0]) + 1
@@ -157,7 +156,7 @@ def _enough(samples: Sequence[Sequence[float]], sampling: Sampling, spent: float
     if spent >= sampling.budget:
         return True
 
-    # A few lucky samples are no evidence.
+    # A narrow interval of a few samples is no evidence.
     if spent < sampling.budget / 10 or taken % 8:
         return False
     return all(relative_halfwidth(of_candidate) <= sampling.precision for of_candidate in samples)
@@ -173,9 +172,8 @@ def measure(
 ) -> Iterator[Result]:
     """Yield one result of a collective for each implementation.
 
-    Implementations of an earlier round were checked in it, and `launches` has the least number of operations in a
-    sample of theirs; the closing check is made in every round.  CaseFailed if a kernel gives up waiting; the platform
-    must then be opened anew.
+    `launches` has the minimum number of operations per sample for implementations that an earlier round checked;
+    every round ends with a check. CaseFailed if a kernel times out; the platform must then be opened anew.
     """
     subject = _Collective(case, platform, sampling, launches or {})
     return sample_in_turn(subject, implementations, sampling, heartbeat)
@@ -186,8 +184,8 @@ class _Collective(Subject):
 
     def __init__(self, case: Case, platform: Platform, sampling: Sampling, launches: Mapping[str, int]) -> None:
         self.case, self.platform, self.sampling = case, platform, sampling
-        self.launches = launches  # by name, of implementations that an earlier round has checked and calibrated
-        self.platforms: dict[int, Platform] = {}  # on whose memory candidates work, each once
+        self.launches = launches  # by name, from an earlier round's calibration
+        self.platforms: dict[int, Platform] = {}  # platforms of the candidates, without duplicates
         self.reference: Reference | None = None
         self.candidates = 0
 
@@ -224,27 +222,27 @@ class _Collective(Subject):
 
 
 class _CollectiveCandidate(Candidate):
-    """One way to carry the collective out."""
+    """One implementation of the collective."""
 
     def __init__(self, subject: _Collective, name: str, prepared: Prepared, platform: Platform) -> None:
         self.name, self.samples = name, []
         self._subject, self._prepared, self._platform = subject, prepared, platform
-        self._enqueue: float | None = None  # seconds of the host for an operation
+        self._enqueue: float | None = None  # the host's seconds per operation
         self._launches = subject.launches.get(name, 1)
-        self._steady = True  # whether an operation's time does not grow with the number in its sample
-        self._limited = False  # whether there are fewer launches than needed, because more would slow each
-        self._spoiled = 0  # samples that were stored although a rank was off its core
-        self._repeated = 0  # samples that were taken again for that reason
-        self._lost = 0.0  # seconds that those lasted
-        self._switches = 0  # involuntary, of this process's rank in all of them
-        self._cores: set[int] = set()  # on which it ran
+        self._steady = True  # whether the time per operation is independent of their number
+        self._limited = False  # whether launches are fewer than needed, because more slow each
+        self._spoiled = 0  # stored samples in which a rank was off its core
+        self._repeated = 0  # samples repeated for that reason
+        self._lost = 0.0  # seconds of the repeated samples
+        self._switches = 0  # involuntary switches of this process's rank
+        self._cores: set[int] = set()  # cores that it ran on
 
     def calibrate(self) -> Result | None:
         subject, prepared = self._subject, self._prepared
         self._enqueue = self._platform.clock.enqueue_seconds(prepared)
         self._calibrate()
 
-        # A sample of one operation leaves nothing out, and earlier rounds have looked already.
+        # A sample of one operation omits nothing, and earlier rounds have been checked.
         if self.name in subject.launches or self._launches == 1:
             return None
         failure = left_out(prepared, self._platform, self._launches)
@@ -254,7 +252,7 @@ class _CollectiveCandidate(Candidate):
         return self.result(failure)
 
     def _calibrate(self) -> None:
-        """*Collective*: choose the launches of a sample: enough for its length, if their time stays the same."""
+        """*Collective*: choose the launches of a sample: enough for its duration, if each takes constant time."""
         subject, prepared, platform = self._subject, self._prepared, self._platform
         enough = calibrate(prepared, platform, subject.sampling, self._launches, subject.case.nbytes)
         if enough > self._launches:
@@ -265,17 +263,17 @@ class _CollectiveCandidate(Candidate):
         platform, sampling = self._platform, self._subject.sampling
         lasted = platform.clock.time(self._prepared, self._launches) * self._launches
 
-        # The calibration was disturbed, and this was not.
+        # Only the calibration was disturbed.
         if not self._limited and lasted < _region(platform, sampling) / _MORE:
             self._calibrate()
 
     def sample(self, refill: Callable[[], None] = lambda: None) -> float:
-        """Take a sample, and again while a rank is off its core; `refill` is called before each try."""
+        """Take a sample, and repeat it while a rank is off its core; `refill` is called before each try."""
         platform, lasted = self._platform, 0.0
         repeats = _REPEATS * self._subject.sampling.budget / max(1, self._subject.candidates)  # seconds, in all
-        platform.clock.scheduled.take()  # earlier timings belong to another implementation
+        platform.clock.scheduled.take()  # discard the timings of another implementation
 
-        # Again while another program had the core of a rank, within a share of the budget.
+        # Repeat, within a share of the budget, while another program had a rank's core.
         while True:
             refill()
             seconds = platform.clock.time(self._prepared, self._launches)
@@ -293,7 +291,7 @@ class _CollectiveCandidate(Candidate):
         return lasted
 
     def close(self) -> Result:
-        """Take the last sample with fresh buffers, and check its outcome and whether the samples can be."""
+        """Take the last sample with fresh buffers, and check its outcome and the plausibility of all samples."""
         case, platform, wire = self._subject.case, self._platform, self._prepared.wire
         self.sample(lambda: platform.checker.fill(case, CLOSING_SEED, wire))
 
@@ -331,7 +329,7 @@ class _CollectiveCandidate(Candidate):
         )
 
     def _scheduling(self) -> Scheduling | None:
-        """*Collective*: return what the operating system did to the ranks, where they have cores."""
+        """*Collective*: return how the operating system scheduled the ranks; None on GPUs."""
         ranks = self._platform.team.exchange((self._switches, tuple(sorted(self._cores))))
 
         # Ranks on GPUs have no cores of their own.
@@ -346,18 +344,18 @@ class _CollectiveCandidate(Candidate):
 
 
 class Reference:
-    """The machine's state while a case is measured: its memory, and the distance of its cores.
+    """The machine's state during a case: memory bandwidth, and latency between cores.
 
-    All ranks copy the fewest bytes that the case must move, by the platform's fastest method; a barrier of the ranks
-    shows how far their cores are apart.  Both are timed in every round: a hypervisor moves virtual cores from chip to
-    chip, and small messages then take three times as long.
+    All ranks copy the fewest bytes that the case must move, by the platform's fastest method. A barrier shows the
+    latency between their cores. Both are timed in every round: a hypervisor moves virtual cores between chips, which
+    can triple the time of small messages.
     """
 
     def __init__(self, case: Case, platform: Platform) -> None:
         self._platform = platform
         self._copies: list[Prepared] = []
 
-        # Not where a time is of a part of an operation: messages in flight meet the same bytes again, in caches.
+        # Not if a time is of part of an operation: messages in flight reuse bytes in caches.
         if case.collective.parts == 1:
             with platform.team.agreeing():
                 self._copies += platform.clock.floor(case)
@@ -369,7 +367,7 @@ class Reference:
         self._barrier_samples: list[float] = []
 
     def sample(self) -> float:
-        """*Collective*: time a barrier and each copy once; the seconds that all of it took."""
+        """*Collective*: time a barrier and each copy once; return the total seconds."""
         taken = 0.0
         if self._barrier:
             seconds = self._platform.clock.time(self._barrier, _BARRIERS)
@@ -393,7 +391,7 @@ class Reference:
 
 
 def calibrate(prepared: Prepared, platform: Platform, sampling: Sampling, launches: int = 1, nbytes: int = 0) -> int:
-    """*Collective*: double the launches until they, and not what holds ranks up, last as long as a sample should."""
+    """*Collective*: double the launches until they fill a sample, waits for cores excluded."""
     region = _region(platform, sampling)
     while launches < _MOST_LAUNCHES:
         elapsed = min(_steady(prepared, platform, launches) for _ in range(2)) * launches
@@ -407,8 +405,8 @@ def calibrate(prepared: Prepared, platform: Platform, sampling: Sampling, launch
 
 
 def steady_launches(prepared: Prepared, platform: Platform, launches: int) -> tuple[int, bool]:
-    """*Collective*: return how many launches, at most these, do not make one longer, and whether any do not."""
-    # An operation must not take longer for being one of many.  Where launches fill a queue it does: fewer are right.
+    """*Collective*: return the most launches, up to a limit, that do not slow each other, and whether any exist."""
+    # Launches that fill a queue slow each operation; then a sample takes fewer.
     steady = True
     while launches >= _QUARTER:
         steady = not _longer(prepared, platform, launches)
@@ -419,8 +417,8 @@ def steady_launches(prepared: Prepared, platform: Platform, launches: int) -> tu
 
 
 def _longer(prepared: Prepared, platform: Platform, launches: int) -> bool:
-    """Return whether an operation takes longer in a sample of `launches` than in one of a quarter, in every turn."""
-    # One turn in which it does not is enough, and is nearly always the first.
+    """Return whether operations take longer in samples of `launches` than of a quarter as many, in every turn."""
+    # One turn without a difference is enough; it is nearly always the first.
     for _ in range(_TURNS):
         few = _steady(prepared, platform, launches // _QUARTER)
         if _steady(prepared, platform, launches) <= _LONGER * few:
@@ -433,7 +431,7 @@ def _region(platform: Platform, sampling: Sampling) -> float:
 
 
 def _steady(prepared: Prepared, platform: Platform, launches: int) -> float:
-    """Return the seconds of an operation in the fastest of a few tries, until no rank is off its core."""
+    """Return the seconds per operation in the fastest of a few tries, ending once all ranks keep their cores."""
     fastest = math.inf
     for _ in range(_TRIES):
         seconds = platform.clock.time(prepared, launches)
@@ -444,17 +442,17 @@ def _steady(prepared: Prepared, platform: Platform, launches: int) -> float:
 
 
 def _repeatable(platform: Platform, lasted: float) -> bool:
-    """Return whether a rank was off its core in what was timed last, and trying again may help."""
-    # An operation longer than a time slice meets the other program again.
+    """Return whether a rank was off its core in the last timing, and a repeat may help."""
+    # An operation longer than a time slice is interrupted again.
     return platform.clock.scheduled.spoiled and lasted * (1 - platform.clock.scheduled.off_core) < _SLICE
 
 
 def _held_up(prepared: Prepared, platform: Platform, launches: int, elapsed: float, nbytes: int) -> bool:
-    """Return whether ranks waited for a core, which takes as long before many operations as before one."""
+    """Return whether ranks waited for a core, a delay that does not depend on the number of operations."""
     least, most = _WAIT
     if not least + nbytes / _SLOWEST < elapsed < most:
         return False
 
-    # Then more launches take hardly longer, and a sample of few would show only that wait.
+    # Then more launches take hardly longer, and a short sample would show only the wait.
     many = _MORE * launches
     return min(platform.clock.time(prepared, many) for _ in range(2)) * many < _GROWTH * elapsed

@@ -1,4 +1,4 @@
-"""A whole run: ranks from here, from an outside launcher or of a model, and each result on disk before the next."""
+"""A whole run: measured or predicted results, each stored before the next."""
 
 import sys
 import uuid
@@ -30,14 +30,14 @@ from collbench.runfile.store import NAME, Reopened, Run, Writer
 if TYPE_CHECKING:
     from collbench.measure.worker import Joined
 
-COPIES = 2  # sets of ranks of a pair, which hold memory at the same time
+COPIES = 2  # sets of ranks in a pair; both hold memory at the same time
 
 
 class Session:
-    """One sweep, on the platform of that name or by other ranks; iterate over `run()` inside `with`.
+    """One sweep on a platform, by name, or on given ranks; iterate over `run()` inside `with`.
 
-    Without a folder nothing is stored.  `modelled` says that nothing is measured.  Rows of a run that is
-    resumed come again first, and its file is completed.
+    Without a folder nothing is stored. `modelled` marks predictions. A resumed run first yields its stored rows, and
+    then completes its file.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Session:
         if not isinstance(on, str):
             self._ranks = on
         elif launched:
-            from collbench.measure import worker  # the ranks' side: no supervisor needs it
+            from collbench.measure import worker  # only needed in ranks
 
             self._ranks = self._joined = worker.Joined(on, sweep, results)
         else:
@@ -75,16 +75,16 @@ class Session:
         self.path = self._writer.path if self._writer else None
         self.results: list[Result] = []
         self.topology = ""
-        self.header = Header()  # of the run file, once the ranks are there
-        self.labels: list[str] = []  # names of rows, as reported by the ranks
+        self.header = Header()  # of the run file, once the ranks are ready
+        self.labels: list[str] = []  # names of rows, according to the ranks
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            # Until the header is written, whatever goes wrong takes the run file with it.
+            # Any error before the header is written removes the run file.
             undo = stack.enter_context(ExitStack())
             undo.callback(self.discard)
-            if not self.modelled:  # a prediction has nothing to end in order
+            if not self.modelled:  # a prediction has no ranks to end
                 stack.enter_context(signals.deferred())
             stack.enter_context(self._ranks)
             hello = self._ranks.greeting
@@ -102,7 +102,7 @@ class Session:
             self.labels = [_label(name, self.header.environment.versions) for name in self.sweep.implementations]
             with self._agreeing():
                 if self._existing:
-                    if self.leader:  # launchers give each rank variables of its own
+                    if self.leader:  # launchers give each rank its own variables
                         self._existing.refuse_other(self.header)
                     self.header = replace(self._existing.header, resumed=(*self._existing.header.resumed, _now()))
                 if self._writer:
@@ -114,11 +114,11 @@ class Session:
         return self
 
     def _agreeing(self) -> AbstractContextManager[None]:
-        """Return what goes around code in which one process of a launcher may fail alone."""
+        """Return a context for code that may fail on one process of a launcher alone."""
         return self._joined.agreeing() if self._joined else nullcontext()
 
     def _note_hang(self, reason: str) -> str:
-        """Write the failed row and the end of the run file; return its path.  The watchdog's thread calls it."""
+        """Write the failed row and the end of the run file, for the watchdog; return text with the path."""
         if not self._writer or not self._joined:
             return ""
         self._writer.append(self._joined.failed(f"{reason}; the run ends here"))
@@ -127,27 +127,27 @@ class Session:
         return f"; what was measured is in {self.path}"
 
     def as_run(self) -> Run:
-        """Return what was measured as `read` would return it of the run file."""
+        """Return the run as `read` would return it from the run file."""
         return Run(self.path or Path(NAME), self.header, tuple(self.results), True, exit_status(self.results))
 
     def discard(self) -> None:
-        """Remove the run file: nothing could be started."""
+        """Remove the run file, because no rank could start."""
         if self._writer:
             self._writer.discard()
 
     @property
     def cores(self) -> tuple[int, ...]:
-        """The core of each rank, where ranks are bound."""
+        """The core of each rank, if ranks are bound."""
         return self._ranks.greeting.cores
 
     def run(self, tell: Tell = tell_nobody) -> Iterator[Result]:
-        """Yield what exists of a run that goes on, then each new result once it is on disk; tell what is at work."""
+        """Yield the stored results of a resumed run, then each new result once it is on disk; report progress."""
         self._ranks.tell = tell
         for result in self._existing.results if self._existing else ():
             self.results.append(result)
             yield result
 
-        # On disk before it is shown, and before the next case starts.
+        # Store the result before it is shown and before the next case starts.
         for result in self._ranks.run():
             self.results.append(result)
             if self._writer:
@@ -156,7 +156,7 @@ class Session:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None = None, *rest: Any) -> None:
         with self._writer or nullcontext():
-            # Before the ranks' end, with which an outside launcher may end this process too.
+            # Before the ranks end: an outside launcher may then end this process too.
             if self._writer and isinstance(error, KeyboardInterrupt):
                 self._writer.end(_now(), signals.status(error))
             try:
@@ -170,7 +170,7 @@ class Session:
 
 
 def _label(name: str, versions: Mapping[str, str]) -> str:
-    """Return what rows of that name will be called, by what the ranks say of their library."""
+    """Return the label of an implementation's rows, from the ranks' report of their library."""
     implementation, (_, library) = find(name), apart(name)
     if not implementation or not implementation.library:
         return name
@@ -181,12 +181,12 @@ def _label(name: str, versions: Mapping[str, str]) -> str:
 
 
 def exit_status(results: Sequence[Result]) -> int:
-    """Return GOOD if everything measured is right, BAD if something is wrong or failed, or every row was skipped."""
+    """Return GOOD if all measured results are right, BAD if any is wrong or failed, or if every row was skipped."""
     return BAD if any(result.outcome.bad for result in results) or all_skipped(results) else GOOD
 
 
 def all_skipped(results: Sequence[Result]) -> bool:
-    """Return whether there are rows, and none of them could be measured or predicted."""
+    """Return whether rows exist and all of them were skipped."""
     return {result.outcome for result in results} == {Outcome.SKIPPED}
 
 
@@ -195,13 +195,13 @@ def _now() -> str:
 
 
 class _OneArm(Ranks):
-    """One setting of a pair with running ranks, as a Session needs it."""
+    """One setting of a pair, as the ranks of a Session."""
 
     def __init__(self, starts: Sequence[Supervisor], results: Iterator[Result], interleaved: Interleaved) -> None:
         self._starts, self._results, self._interleaved = starts, results, interleaved
 
     def start(self, stack: ExitStack) -> WorkerHello:
-        """Return the hello of the setting's ranks, which the pair starts and ends."""
+        """Return the hello of the setting's ranks; the pair starts and ends them."""
         hello = self._starts[0].greeting
         return replace(hello, starts=len(self._starts), interleaved=replace(self._interleaved, cores=hello.cores))
 
@@ -213,12 +213,12 @@ class _OneArm(Ranks):
 class PairedSession(Interleaving):
     """A sweep under two settings, and a run file of each; iterate over `pairs()` inside `with`.
 
-    NCCL and MPI read most variables once in the life of a process, so each setting has ranks of its own.  `settings`
-    are each a change of the environment, what to call it in the header, and the folder of its run file.
+    NCCL and MPI read most variables once in a process, so each setting has its own ranks. Each of the `settings`
+    holds a change of the environment, its name in the header, and the folder of its run file.
     """
 
     def __init__(self, platform: str, sweep: Sweep, settings: Sequence[tuple[Changes, str, Path]]) -> None:
-        # Each setting's header tells of all variables that differ.
+        # Each setting's header lists all variables that differ.
         named: dict[str, None] = {}
         for changes, _, _ in settings:
             named |= dict.fromkeys(changes)
@@ -229,9 +229,9 @@ class PairedSession(Interleaving):
         super().__init__(platform, arms)
         self.sweep, run = sweep, str(uuid.uuid4())
         self.sessions: list[Session] = []
-        measured = tee(map(self.measure, self.cases), len(arms))  # each case once, for both sessions
+        measured = tee(map(self.measure, self.cases), len(arms))  # measure each case once for both sessions
 
-        # Both files are made at once, or none: the second folder may be taken.
+        # Create both files or none: the second folder may exist.
         with ExitStack() as undo:
             for number, (_, name, folder) in enumerate(settings):
                 results = chain.from_iterable(map(itemgetter(number), measured[number]))
@@ -241,7 +241,7 @@ class PairedSession(Interleaving):
             self._undo = undo.pop_all()
 
     def start(self, stack: ExitStack) -> WorkerHello:
-        """Start the ranks of both settings, and write the headers; no file stays where ranks do not start."""
+        """Start the ranks of both settings, and write the headers; if ranks do not start, no file remains."""
         with self._undo:
             hello = super().start(stack)
             self._undo.pop_all()

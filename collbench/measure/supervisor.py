@@ -1,6 +1,6 @@
-"""Starts the ranks, sends them one case after another, ends those that hang, and starts fresh ones.
+"""The supervisor: starts ranks, sends them cases, and replaces ranks that hang.
 
-A rank that dies, hangs or wedges its device costs one implementation of one case a `failed` row; fresh ranks go on.
+A rank that dies, hangs or wedges its device causes one `failed` row; fresh ranks continue.
 The supervisor itself never touches MPI or CUDA, so nothing can wedge it.
 """
 
@@ -40,7 +40,7 @@ from collbench.topology.discover_cpu import free
 from collbench.topology.discovered import small_shared_memory
 from collbench.units import format_size
 
-SCRATCH = "scratch"  # within the folder of a run, for whatever its processes need for a moment
+SCRATCH = "scratch"  # temporary files, within the run's folder
 LOCAL_ONLY = {
     "UCX_TLS": "self,sm",
     "FI_TCP_IFACE": "lo",
@@ -48,44 +48,44 @@ LOCAL_ONLY = {
     "OMPI_MCA_oob_tcp_if_include": "lo",
     "PMIX_MCA_ptl_tcp_if_include": "lo",
 }
-"""Variables that keep ranks of one machine off the network: by default MPI libraries listen on every address.
+"""Variables that keep ranks of one machine off the network; by default MPI libraries listen on every address.
 
-The user's settings of the same library stay.  A process without MPI gets none of them: NCCL's plugins read some.
+The user's settings of the same library stay. Processes without MPI get none, because NCCL's plugins read some.
 """
 
-# MPICH's gforker has a line for each rank, of which the others were ended by itself.
+# MPICH's gforker prints a line for each rank; it ended all but the first itself.
 _FIRST_ENDED = re.compile(r"^\[\d+\](\d+):.*signaled with (?!Interrupt|Terminated)", re.MULTILINE)
 _EXIT_BY_SIGNAL = re.compile(
     r"EXIT STRING: .+? \(signal (\d+)\)|^\[\d+\]\d+:Return code = \d+, signaled with (.+)$", re.MULTILINE
 )
-_TO_THE_OTHERS = (signal.SIGINT, signal.SIGQUIT)  # by which a launcher asks the other ranks to follow
-_WITHOUT_ROOM = (signal.SIGBUS, signal.SIGSEGV)  # how MPICH ends where /dev/shm is full
+_TO_THE_OTHERS = (signal.SIGINT, signal.SIGQUIT)  # sent by a launcher to the remaining ranks
+_WITHOUT_ROOM = (signal.SIGBUS, signal.SIGSEGV)  # how MPICH ends if /dev/shm is full
 
-_STOPPING = 5.0  # seconds for ranks to end by themselves
-_DYING = 10.0  # seconds for a killed process to be gone, unless it hangs in a driver
-_LOOK = 0.2  # seconds between two looks at ranks that say nothing
-_SLOWEST = 50e6  # bytes per second that filling, checking and moving a case's buffers may at worst take
+_STOPPING = 5.0  # seconds for ranks to end on their own
+_DYING = 10.0  # seconds for a killed process to end, unless it hangs in a driver
+_LOOK = 0.2  # seconds between two checks of silent ranks
+_SLOWEST = 50e6  # bytes per second: the lowest rate for filling, checking and moving buffers
 _LAST = {
     StartFailed.__name__: (2, "its library did not start, 2 times: tried no more"),
     TimedOut.__name__: (2, "timed out twice ({where}), tried no more: {why}"),
     SourceError.__name__: (1, "its kernel could not be compiled: tried no more"),
 }
-"""After how many such losses, in whichever cases, an implementation is tried no more, and what is said of the rest."""
+"""By kind of loss, the number after which an implementation is given up, and the reason shown."""
 
 
 def rank_command(platform: str, ranks: int, library: Library | None = None) -> list[str]:
-    """Return the command that starts ranks; on a CPU by the launcher of that library, or of the one mpi4py loads."""
-    # -P: a copy of collbench in the working folder is not what was asked for.
+    """Return the command that starts ranks; on a CPU by the launcher of *library*, or of the one mpi4py loads."""
+    # -P: do not import a copy of collbench from the working folder.
     python = [sys.executable, "-P", "-m", protocol.WORKER]
     return [*(library or own()).command(ranks), *python] if find_platform(platform).process_per_rank else python
 
 
 def rank_environment(platform: str, folder: Path, changes: Changes, library: Library | None = None) -> dict[str, str]:
-    """Return the environment of ranks: how they find their supervisor, and which MPI library to load."""
+    """Return the environment of ranks, which names their supervisor and the MPI library to load."""
     environment = unlaunched(os.environ)
     by_mpi = find_platform(platform).process_per_rank
     if by_mpi:
-        # Each library's network stays as the user has set it: `UCX` or `FI` is what its variables begin with.
+        # Keep the user's network settings of each library, by prefix (`UCX`, `FI`).
         networks = [name for name in environment if re.match(r"UCX_(TLS|NET_DEVICES)$|FI_(PROVIDER|TCP)", name)]
         chosen = {name.partition("_")[0] for name in networks}
         for name, value in LOCAL_ONLY.items():
@@ -100,28 +100,28 @@ def rank_environment(platform: str, folder: Path, changes: Changes, library: Lib
         protocol.FOLDER: str(folder),
         protocol.SUPERVISOR: str(os.getpid()),
         protocol.PLATFORM: platform,
-        "TMPDIR": str(folder / SCRATCH),  # leftovers of a killed compiler or MPI go with the folder
+        "TMPDIR": str(folder / SCRATCH),  # so that leftovers of a killed compiler or MPI are removed
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *others]),
     }
 
 
 def signal_of(printed: str) -> int | None:
-    """Return by which signal a rank was ended, as the launcher printed it; None if it says nothing of one."""
+    """Return the signal that ended a rank, as the launcher printed it; None if it names none."""
     by_name = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
     numbers = [int(number or by_name.get(name.strip(), 0)) for number, name in _EXIT_BY_SIGNAL.findall(printed)]
 
-    # The launcher has the other ranks follow the one that ended first.
+    # The launcher ends the other ranks after the first one.
     first = [number for number in numbers if number not in _TO_THE_OTHERS]
     return next(iter(first or numbers), None)
 
 
 def seconds_for(case: Case, sampling: Sampling) -> float:
-    """Return the seconds without progress after which a case has failed: the time-out, and what its bytes take."""
+    """Return the seconds without progress after which a case fails: the time-out plus time for its bytes."""
     return sampling.timeout + case.nbytes * case.ranks / _SLOWEST
 
 
 def _new_log(folder: Path, name: str) -> Path:
-    """Make a file for the output of a set of ranks, which no other set has: `NAME.log`, `NAME-2.log` and so on."""
+    """Create a new file for the output of a set of ranks: `NAME.log`, `NAME-2.log` and so on."""
     for number in count(1):
         path = folder / (f"{name}-{number}.log" if number > 1 else f"{name}.log")
         with contextlib.suppress(FileExistsError):
@@ -136,18 +136,18 @@ def _name(case: Case) -> str:
 
 
 class WorkersLost(Exception):
-    """The workers are of no more use, in the middle of a case; the reason says why."""
+    """The workers were lost in the middle of a case, for the given reason."""
 
     def __init__(self, case: Case, reason: str, implementation: str = "", error: str = "") -> None:
         super().__init__(reason)
         self.case, self.reason = case, reason
-        self.implementation = implementation  # that cost them
-        self.error = error  # the class of what the ranks raised; TimedOut if they hang
+        self.implementation = implementation  # that was running
+        self.error = error  # the class of the ranks' exception; TimedOut if they hang
         self.rank: int | None = None  # rank of the first process to end, where the launcher reports it
 
 
 class Workers:
-    """One set of rank processes: how they are started, spoken to, and ended."""
+    """One set of rank processes: starting, communicating, and ending."""
 
     def __init__(
         self, platform: str, sweep: Sweep, changes: Changes, library: Library | None, folder: Path | None
@@ -157,18 +157,18 @@ class Workers:
         self._channel: protocol.Channel | None = None
         self._files: list[str] = []
         self._pids: tuple[int, ...] = ()
-        self._seen = 0, 0.0  # the last beat of the ranks, and when it or a message came
+        self._seen = 0, 0.0  # the ranks' last beat, and the time of the last beat or message
         command = rank_command(platform, sweep.ranks, library)
         with ExitStack() as undo:
             try:
-                # A second earlier: the times of files are those of the kernel's last tick.
+                # A second earlier, since file times have the resolution of the kernel's tick.
                 self._begun = time.time() - 1.0
                 self._folder = Path(tempfile.mkdtemp(prefix="collbench-"))
                 undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
                 (self._folder / SCRATCH).mkdir()
                 environment = rank_environment(platform, self._folder, changes, library)
 
-                # Output of a library that the user asked for goes to the folder of the run, and stays.
+                # Library output that the user requested is kept in the run's folder.
                 self._log, self.messages = self._folder / "log", ""
                 debug = find_platform(platform).debug
                 if environment.get(debug):
@@ -196,7 +196,7 @@ class Workers:
 
     def greet(self, named: Sequence[str], cores: Sequence[int]) -> WorkerHello:
         """Wait for the ranks' hello to the sweep; PlatformError with their reason if they cannot start."""
-        # One deadline for all of it: compiling kernels on a cold machine takes most.
+        # One deadline for everything; compiling kernels takes the most.
         deadline = time.monotonic() + self._startup
         self._channel = self._accept(deadline)
         try:
@@ -226,11 +226,11 @@ class Workers:
     def measure(
         self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int], tell: Tell
     ) -> Iterator[Result]:
-        """Yield results as they come, and tell what is at work; WorkersLost if the ranks die, hang or give up."""
+        """Yield results as they come, and report progress; WorkersLost if the ranks die, hang or give up."""
         assert self._channel
         order = {"case": self._numbers[case], "implementations": names, "sampling": sampling, "launches": launches}
 
-        # Work that goes on is not as it stands in the sweep.
+        # Resumed work differs from the sweep's.
         order["work"] = case.work if case.work and case.work.resumable else None
         try:
             self._channel.send(order)
@@ -254,7 +254,7 @@ class Workers:
             raise loss from None
 
     def _look_for_progress(self, case: Case, tell: Tell) -> None:
-        """Tell what silent ranks are at; WorkersLost if for too long nothing new is begun, Closed if they ended."""
+        """Report what silent ranks are doing; WorkersLost if they make no progress, Closed if they ended."""
         if self._process.poll() is not None:
             raise protocol.Closed
         timeout = seconds_for(case, self._sweep.sampling)
@@ -262,7 +262,7 @@ class Workers:
         if phase:
             tell(f"{name}: {phase}" if name else phase)
 
-        # Ranks say nothing while they take samples: the heartbeat tells slow ones from those that hang.
+        # Ranks are silent while sampling; the heartbeat distinguishes slow ranks from hanging ones.
         before, since = self._seen
         if beats != before:
             self._seen = beats, time.monotonic()
@@ -275,7 +275,7 @@ class Workers:
             raise loss
 
     def _killed(self) -> int | None:
-        """Return the rank whose process the launcher names as the one that failed."""
+        """Return the rank that failed, according to the launcher."""
         printed = self._log.read_text(encoding="utf-8", errors="replace")
         if first := _FIRST_ENDED.search(printed):
             return int(first[1])
@@ -285,7 +285,7 @@ class Workers:
     def _last_words(self) -> str:
         """Return why the ranks ended, from what they and the launcher printed."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(5)  # the launcher says how a rank ended once all others have
+            self._process.wait(5)  # the launcher reports a rank's end after all ranks have ended
         printed = self._log.read_text(encoding="utf-8", errors="replace")
         if killed := signal_of(printed):
             which = "a rank" if (rank := self._killed()) is None else f"rank {rank}"
@@ -298,34 +298,34 @@ class Workers:
         return f"a rank ended with status {self._process.returncode}{last}"
 
     def _printed(self) -> str:
-        """Return the last line of words, no frame around them, that the ranks and the launcher printed, if any."""
+        """Return the last line with letters that the ranks and the launcher printed, or ""."""
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
         return next((f": {line.strip()}" for line in reversed(lines) if any(map(str.isalpha, line))), "")
 
     def stop(self) -> None:
-        """Tell the ranks to end, and wait until they have left nothing behind, unless a signal is waiting."""
+        """Tell the ranks to end, and wait until they have cleaned up, unless a signal is pending."""
         assert self._channel
 
-        # Nobody waits for the launcher: MPICH's gforker spins for a second or more where two ranks end at once.
+        # Do not wait for the launcher: MPICH's gforker spins for a second or more if two ranks end at once.
         with contextlib.suppress(protocol.Closed):
             self._channel.send({"stop": True})
             deadline = time.monotonic() + _STOPPING
             while any(map(processes.is_alive, self._pids)) and time.monotonic() < deadline and not signals.pending():
                 time.sleep(0.02)
 
-        # Ranks that are gone in good order have removed their names, which may soon be others'.
+        # Ranks that ended normally have removed their names, which others may now use.
         if not any(map(processes.is_alive, self._pids)):
             self._files = []
 
     def kill(self) -> None:
-        """End every process at once, and remove what a killed process cannot."""
+        """Kill every process, and remove what they leave behind."""
         processes.end_marked(protocol.FOLDER, str(self._folder), self._files)
 
-        # Ranks that have greeted leave no names of shared memory.
+        # Ranks that have greeted have unlinked their shared memory.
         if self._channel is None:
             processes.unlink_orphans(self._begun)
         with contextlib.suppress(ProcessLookupError):
-            self._process.kill()  # where /proc does not show it
+            self._process.kill()  # if /proc does not show it
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_DYING)
         if self._channel:
@@ -333,7 +333,7 @@ class Workers:
         self._server.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-        # A log in the folder of the run stays, unless nothing was printed.
+        # Keep a log in the run's folder, unless it is empty.
         with contextlib.suppress(OSError):
             if not self._log.stat().st_size:
                 self._log.unlink()
@@ -343,9 +343,9 @@ class Workers:
 class Supervisor:
     """One set of ranks, restarted as needed; a context manager that leaves none behind.
 
-    `changes` are those of the ranks' environment; their hello also tells of the `named` variables.  On a CPU they load
-    that MPI `library`, or the one that mpi4py finds.  Output that the user asked a library for (NCCL_DEBUG) goes to a
-    file in the `folder` of the run.
+    `changes` apply to the ranks' environment; their hello also reports the `named` variables. On a CPU they load the
+    MPI `library`, or the one that mpi4py finds. Library output that the user requested (NCCL_DEBUG) goes to a file in
+    the run's `folder`.
     """
 
     platform: str
@@ -361,7 +361,7 @@ class Supervisor:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            # Signals that come from now on are for the end.
+            # Signals from now on end the run.
             stack.enter_context(signals.deferred())
             self.greeting = self._start()
             self._open = stack.pop_all()
@@ -370,7 +370,7 @@ class Supervisor:
     def _start(self) -> WorkerHello:
         """Start fresh ranks and return their hello; PlatformError, and no ranks, if they cannot start."""
         cores: Sequence[int] = ()
-        if self.sweep.bind == "core":  # the same ones whenever ranks are started
+        if self.sweep.bind == "core":  # the same cores for every start
             cores = find_platform(self.platform).cores(self.sweep.ranks)
         try:
             self._workers = Workers(self.platform, self.sweep, self.changes, self.library, self.folder)
@@ -393,7 +393,7 @@ class Supervisor:
             self._open.__exit__(kind, *rest)
 
     def _start_again(self, implementation: str) -> None:
-        """Start fresh ranks where the first ones stood; RanksLost, before the implementation's turn, if none can be."""
+        """Start fresh ranks on the same cores and GPUs; RanksLost if they cannot start."""
         try:
             if moved := self._start().moved(self.greeting):
                 self._kill()
@@ -402,7 +402,7 @@ class Supervisor:
             raise RanksLost(error, implementation) from None
 
     def _hopeless(self, name: str) -> str:
-        """Return why an implementation is tried no more; "" while it is."""
+        """Return why an implementation was given up, or ""."""
         for error, (tries, reason) in _LAST.items():
             losses = [loss for loss in self._losses if (loss.implementation, loss.error) == (name, error)]
             if len(losses) >= tries:
@@ -413,7 +413,7 @@ class Supervisor:
     def measure(
         self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
     ) -> Iterator[Result]:
-        """Yield a result of each implementation; `launches` as for sampling.measure.  RanksLost if none can be had."""
+        """Yield a result of each implementation; `launches` as in `sampling.measure`. Raises RanksLost."""
         waiting, so_far = list[str](), list[Result]()
         for name in names:
             if reason := self._hopeless(name):
@@ -421,7 +421,7 @@ class Supervisor:
             else:
                 waiting.append(name)
 
-        # Each turn of the loop is a set of ranks: all results come from the first, unless it is lost.
+        # Each iteration uses one set of ranks; a second set starts only if the first is lost.
         while waiting:
             if self._workers is None:
                 self._start_again(waiting[0])
@@ -436,7 +436,7 @@ class Supervisor:
                 self._kill()
                 if waiting:
                     yield self._charge(loss, waiting, messages)
-                    if loss.rank is not None and case.work and case.work.resumable:  # the others go on
+                    if loss.rank is not None and case.work and case.work.resumable:  # the other ranks continue
                         case, waiting = replace(case, work=case.work.resumed(so_far, loss.rank)), [loss.implementation]
                         so_far = []
                 else:
@@ -444,10 +444,10 @@ class Supervisor:
                     notify(notice, 2)
 
     def _taken(self, waiting: list[str], case: Case, results: Iterator[Result]) -> Iterator[Result]:
-        """Yield results, and take the implementations that are through from those that wait."""
+        """Yield results, and remove finished implementations from `waiting`."""
         several = bool(case.work and case.work.several)
         for result in results:
-            if several:  # more may come of this one, and nothing of those before it
+            if several:  # this one may yield more results; earlier ones are finished
                 del waiting[: waiting.index(result.implementation)]
             else:
                 waiting.remove(result.implementation)
@@ -458,13 +458,13 @@ class Supervisor:
             raise WorkersLost(case, "the ranks left it out")
 
     def _charge(self, loss: WorkersLost, waiting: list[str], messages: str) -> Failed:
-        """Return the row of the implementation that cost the ranks, which waits no more."""
-        # The heartbeat names who ran.  If the result of that one had come, the next one pays.
+        """Return the failed row of the implementation that lost the ranks, and remove it from `waiting`."""
+        # The heartbeat names the running implementation. If its result has come, the next one is charged.
         if loss.implementation not in waiting:
             loss.implementation = waiting[0]
         waiting.remove(loss.implementation)
 
-        # Each message of a compiler about a source is shown once.
+        # Show each compiler message about a source once.
         reason = loss.reason
         for other in self._losses:
             if (other.error, other.reason) == (SourceError.__name__, loss.reason):

@@ -1,4 +1,4 @@
-"""Finds where the time of a case goes: each implementation timed as it is, and again while it keeps a log.
+"""Where the time of a case goes, from kernels that log.
 
 Runs alike on every process of the run, as collbench/measure/sampling.py does.
 """
@@ -21,8 +21,8 @@ from collbench.results.collectives import PHASES, WAITED, Explanation, Measureme
 from collbench.results.disturbed import Scheduling
 
 _ROUNDS = 15  # the median operation is shown
-_DIGITS = 10  # decimals of a moment
-_TRIES = 3  # of a round in which a rank was off its core
+_DIGITS = 10  # decimals of a time
+_TRIES = 3  # of a round if a rank was off its core
 
 
 def explain(
@@ -32,7 +32,7 @@ def explain(
     sampling: Sampling,
     heartbeat: Heartbeat = lambda name: None,
 ) -> Iterator[Result]:
-    """Yield an explanation for each implementation, in their order; what is skipped or wrong as `measure` would.
+    """Yield an explanation for each implementation, in order; skipped and wrong ones as in `measure`.
 
     CaseFailed if a kernel gives up waiting; the platform must then be opened anew.
     """
@@ -122,7 +122,7 @@ def _tracks(platform: Platform) -> list[Track]:
     logs = {rank: platform.logs.take_logs(rank) for rank in platform.local}
     tracks = []
 
-    # Each device has its own clock: `offset` puts its moments onto the clock of all.
+    # Each device has its own clock: `offset` converts its times to the common clock.
     for ranks, offset in platform.logs.log_clocks().items():
         for track in tracelog.tracks({rank: logs[rank] for rank in ranks}):
             tracks.append(replace(track, start=track.start + offset))
@@ -131,7 +131,7 @@ def _tracks(platform: Platform) -> list[Track]:
 
 @dataclass
 class _Watcher:
-    """Notes the moments between which each rank did something, for operations that the host drives."""
+    """Records when each rank began and ended an action, for operations that the host drives."""
 
     platform: Platform
     noted: list[tuple[int, str, Moment, Moment]] = field(default_factory=list)

@@ -1,6 +1,7 @@
-"""The errors of a narrow wire, measured by the ranks: round after round on numbers like gradients.
+"""Errors of narrow wire formats, measured on numbers like gradients.
 
-Once with feedback, where what a round loses is added to the next, and once without.  See kernels/errors.cu.
+They are measured once with feedback, which adds a round's error to the next round, and once without. See
+kernels/errors.cu.
 """
 
 import math
@@ -17,15 +18,15 @@ from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import WINDOW_HEAD, Region, buffers
 
 ROUNDS, FEWEST = 1000, 20
-_TRIED = 10  # rounds that tell for how many there is time
-_SECONDS = 0.4  # for the rounds of one kind
+_TRIED = 10  # trial rounds, to estimate the duration
+_SECONDS = 0.4  # of the rounds with or without feedback
 _SEED = 1
 _KERNELS = "errors.cu"
 _SUMS = np.dtype([(name, np.float64) for name in ("errors", "squares", "most", "exact")])
 _LOSSES = STATE_NBYTES - _SUMS.itemsize  # bytes of an element
 
 _KNOWN: dict[tuple[str, int, str], Study] = {}
-"""Results by platform, number of ranks and wire, on which alone they depend."""
+"""Results by platform, number of ranks and wire; they depend on nothing else."""
 
 
 def wire_errors(platform: Platform, wire: Wire) -> Study:
@@ -39,7 +40,7 @@ def wire_errors(platform: Platform, wire: Wire) -> Study:
         plain = _Rounds(platform, case, wire, narrow.prepare(wire, case, platform))
         fed = _Rounds(platform, case, wire, narrow.prepare(wire, case, platform, narrow.FEEDBACK))
 
-        # Where ranks take turns on a core, each round takes milliseconds: then fewer must do.
+        # Ranks that share a core need milliseconds a round, so run fewer.
         start = time.perf_counter()
         plain.run(_TRIED)
         slowest = max(platform.team.exchange((time.perf_counter() - start) / _TRIED))
@@ -66,7 +67,7 @@ class _Rounds:
         for number in range(rounds):
             self._round(number)
 
-        # All ranks hold the same sums: rank 0 tells the others what they come to.
+        # All ranks hold the same sums: rank 0 sends the errors to the others.
         errors = None
         if 0 in platform.local:
             sums = platform.launcher.fetch(0, self._state[0] + _LOSSES * LEARNT, LEARNT * _SUMS.itemsize)

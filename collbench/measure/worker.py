@@ -1,12 +1,11 @@
-"""The ranks' side of a run: `python -m collbench.measure.worker` measures what the supervisor sends, and only measures.
+"""The rank process: `python -m collbench.measure.worker` measures the cases it receives.
 
-Rank 0 talks to the supervisor and tells the others.  Every process watches the supervisor itself: if it vanishes, even
-by kill -9, no rank is left spinning.
+Rank 0 talks to the supervisor and passes orders on. Every process watches the supervisor: if that dies, even by kill
+-9, no rank is left spinning.
 
-Inside processes that somebody else started (mpirun, srun, torchrun) each is a rank (`Joined`), and the first stores.
-Until all are open, a refusal by one is a refusal by all, so that none waits for another.  Afterwards no supervisor
-restarts ranks: a case that fails ends the run, and so does a watchdog in each process (launcher_watchdog.py) if nothing
-goes on.
+Under an outside launcher (mpirun, srun, torchrun) each process is a rank (`Joined`), and the first stores results.
+Until all are open, a refusal by one is a refusal by all, so none waits for another. Afterwards no supervisor restarts
+ranks: a failed case ends the run, and so does each process's watchdog (launcher_watchdog.py) after a stall.
 """
 
 import fcntl
@@ -48,12 +47,12 @@ from collbench.results import Result
 from collbench.results.collectives import Failed
 from collbench.runfile.schema import sweep_fields, to_line, to_sweep, variables
 
-_LEAST = 10.0  # seconds for all to come, however short the time-out: interpreters start more or less slowly
+_LEAST = 10.0  # seconds for all to come, whatever the time-out: interpreters may start slowly
 
 
 @cache
 def world() -> Team:
-    """Return all processes of the launcher; the first call starts MPI, or has them find each other without it."""
+    """Return all processes of the launcher; the first call starts MPI, or connects them by sockets."""
     rank, size = launched() or (0, 1)
     seconds, rendezvous = WATCHDOG.seconds, None
     try:
@@ -75,19 +74,19 @@ def _without_mpi(rendezvous: Rendezvous, rank: int, size: int, seconds: float) -
     try:
         team = SocketProcesses.at(rendezvous, rank, size, seconds)
     except PlatformError:
-        WATCHDOG.phase = Phase.APART  # there is nobody to agree with
+        WATCHDOG.phase = Phase.APART  # there is no connection to agree by
         raise
     team.watch(lambda lost: WATCHDOG.lost(f"rank {lost} is gone"))
     return team
 
 
 def agree_on(error: CollbenchError) -> None:
-    """Raise on all processes what one of them cannot go on for, if they come to an exchange next."""
+    """Raise one process's fatal error on all processes, if they come to an exchange next."""
     if WATCHDOG.phase is not Phase.GATHERING or error.agreed:
         return
     try:
         everyone = world()
-    except PlatformError:  # they cannot speak to each other by this launcher, none of them
+    except PlatformError:  # no process can reach another under this launcher
         error.agreed = starts_mpi()
         raise error from None
     with everyone.agreeing():
@@ -105,9 +104,9 @@ class Joined(Ranks):
         self._world = world()
         WATCHDOG.trouble = lambda: self._world.trouble
         with self.agreeing():
-            self._world.local(sweep.ranks)  # refuses another number of processes
+            self._world.local(sweep.ranks)  # raises on a different number of processes
 
-        # Nodes may have installs of their own.
+        # Nodes may have separate installations.
         versions = self._world.exchange(__version__)
         with self.agreeing():
             for rank, version in enumerate(versions):
@@ -117,23 +116,23 @@ class Joined(Ranks):
         self._pids = self._world.exchange((node_name(), os.getpid()))
         processes.unlink_mpich_memory()
 
-        # Memory and GPUs may differ between nodes: what rank 0 found is what all do, or fail together in opening.
+        # Memory and GPUs may differ between nodes: all use rank 0's sweep, or fail together in opening.
         self._name, fields = self._world.broadcast((platform, sweep_fields(sweep)))
         self._sweep, self._existing = to_sweep(fields), existing
         self._platform: Platform | None = None
         self._current: tuple[Case, str] | None = None
-        self._started: set[str] = set()  # implementations whose library has been started
+        self._started: set[str] = set()  # implementations with a started library
 
     def agreeing(self) -> AbstractContextManager[None]:
-        """*Collective*: what fails inside on one process fails on all."""
+        """*Collective*: an error inside on one process is raised on all."""
         return self._world.agreeing()
 
     def start(self, stack: ExitStack) -> WorkerHello:
-        """*Collective*: give the ranks their memory."""
+        """*Collective*: allocate the ranks' memory."""
         kind = find_platform(self._name)
         WATCHDOG.feed(max(self._limit, kind.cold_start))
 
-        # Compilers and cores before memory is touched, which lies near the core that touches it first.
+        # First compile and bind: memory lies near the core that touches it first.
         requested = needs(self._sweep, self._name)
         cores: list[int] = []
         if kind.process_per_rank:
@@ -157,7 +156,7 @@ class Joined(Ranks):
             self._open.__exit__(kind, error, None)
             return
 
-        # The others may wait for this rank for ever, so all are ended; the abort would not say why.
+        # The others may wait for this rank for ever, so end all; an abort would give no reason.
         if issubclass(kind, Exception) and not getattr(error, "quietly", False):
             sys.stderr.write(f"collbench: error: rank {self._world.rank}: {error or kind.__name__}\n")
             sys.stderr.flush()
@@ -177,7 +176,7 @@ class Joined(Ranks):
                 return
 
     def _waits(self) -> str:
-        """Return which ranks of this machine have ended, or else which rank waits for which, as far as it is known."""
+        """Return which ranks of this machine have ended, or else which rank waits for which, if known."""
         ended = []
         for rank, (node, pid) in enumerate(self._pids):
             if node == node_name() and not processes.is_alive(pid):
@@ -197,23 +196,23 @@ class Joined(Ranks):
         self._current = case, name or before
         limit = seconds_for(case, self._sweep.sampling)
 
-        # With its first operation a library starts.
+        # A library starts with its first operation.
         if name not in self._started:
             limit = max(limit, find_platform(self._name).cold_start)
         WATCHDOG.feed(limit, phase)
 
     def failed(self, reason: str) -> Failed:
-        """Return the row of what was carried out last."""
+        """Return a failed row for the last implementation."""
         case, name = self._current or (next(iter(self._sweep.cases())), self._sweep.implementations[0])
         return Failed(case, name, self._name, reason)
 
 
-_TIDYING = threading.Event()  # once the supervisor is gone: a thread tidies up, and then ends this process
-_GRACE = 3.0  # seconds that a failing rank waits to be ended: its abort could overtake what rank 0 has to say
+_TIDYING = threading.Event()  # set once the supervisor is gone: a thread cleans up, then ends this process
+_GRACE = 3.0  # seconds that a failing rank waits to be ended, since its abort could overtake rank 0's report
 
 
 def needs(sweep: Sweep, platform: str) -> Needs:
-    """Return what a sweep wants of memory: what its work says, else its implementations."""
+    """Return a sweep's memory needs: those of its work, else of its implementations."""
     work = next(filter(None, sweep.works), None)  # all works of a sweep are of one kind
     if work and (of_work := getattr(import_module(work.MODULE), "needs", None)):
         needed: Needs = of_work(sweep, platform)
@@ -229,7 +228,7 @@ def execute_case(
     heartbeat: Heartbeat,
     launches: Mapping[str, int] | None = None,
 ) -> Iterator[Result]:
-    """*Collective*: measure a case, carry its work out, or trace it; yield a result of each implementation.
+    """*Collective*: measure or trace a case, or carry out its work; yield a result of each implementation.
 
     CaseFailed if the platform must be opened anew.
     """
@@ -248,8 +247,8 @@ def execute_case(
 
 
 def main() -> None:
-    """Serve one supervisor until it says stop or is gone."""
-    # The launcher sends it when another rank has died: go at once.
+    """Serve one supervisor until it stops the ranks or is gone."""
+    # The launcher sends it after another rank has died: end at once.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     folder = Path(os.environ[FOLDER])
     _die_with(int(os.environ[SUPERVISOR]), folder)
@@ -257,7 +256,7 @@ def main() -> None:
     if isinstance(world, MpiProcesses):
         world.hang_bells(folder)
 
-    # Once every rank has the shared memory, its name can go: then it is gone with the last of them.
+    # Once every rank has mapped the shared memory, unlink its name: it ends with the last rank.
     world.meet()
     processes.unlink_mpich_memory()
     channel = None
@@ -269,36 +268,36 @@ def main() -> None:
             _say_why(error, channel)
             world.abort()
     except protocol.Closed:
-        # The supervisor is gone: the thread that watches it tidies up, which an abort would not.
+        # The supervisor is gone: the watching thread cleans up; an abort would not.
         time.sleep(2 * _GRACE)
         world.abort()
-    except BaseException:  # perhaps of the other ranks' or a compiler's end, which that thread brings about
+    except BaseException:  # perhaps because that thread ended other ranks or a compiler
         if _TIDYING.is_set():
             time.sleep(2 * _GRACE)
         raise
 
 
 def _say_why(error: CollbenchError, channel: protocol.Channel | None) -> None:
-    """Tell the supervisor, and leave it the time to end the ranks; `protocol.Closed` if it is gone."""
+    """Report the error to the supervisor, and give it time to end the ranks; `protocol.Closed` if it is gone."""
     if channel:
         kind = "failed" if isinstance(error, CaseFailed) else "refused"
         files = sorted(processes.shared_files())
         channel.send({kind: str(error), "error": type(error).__name__, "files": files})
         channel.receive(seconds=_GRACE)
     else:
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")  # for the log, should rank 0 have nothing to say
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")  # for the log, in case rank 0 reports nothing
         time.sleep(_GRACE)
 
 
 def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Heartbeat) -> None:
-    """*Collective*: carry out what the supervisor orders, until it says stop; rank 0 has the channel to it."""
+    """*Collective*: carry out the supervisor's orders until it stops the ranks; rank 0 has the channel."""
     first = _next_order(world, channel)
     sweep = to_sweep(first["sweep"])
     requested = needs(sweep, os.environ[PLATFORM])
-    if isinstance(world, MpiProcesses):  # whose kernels are compiled
+    if isinstance(world, MpiProcesses):  # only these compile their kernels
         compiler.prove_compiler(world)
 
-    # Before memory is touched, which lies near the core that touches it first.
+    # Before any memory is touched: it lies near the core that touches it first.
     world.bind(first["cores"])
     platform = open_platform(sweep, requested, os.environ[PLATFORM], world)
 
@@ -337,13 +336,13 @@ def _next_order(world: Team, channel: protocol.Channel | None) -> dict[str, Any]
 
 
 def _die_with(supervisor: int, folder: Path) -> None:
-    """End the run when the supervisor ends, from a thread that sleeps until then, and tidy up in its place."""
+    """Start a thread that ends the run and cleans up when the supervisor dies."""
     try:
         lock = os.open(folder, os.O_RDONLY)
     except OSError:
-        os._exit(BAD)  # somebody has tidied up
+        os._exit(BAD)  # another process has cleaned up
 
-    # It may have ended before this process could watch it.
+    # The supervisor may have ended before this process watched it.
     try:
         wait = processes.watch_end(supervisor)
     except ProcessLookupError:
@@ -358,8 +357,8 @@ def _die_with(supervisor: int, folder: Path) -> None:
 
 
 def _tidy(folder: Path, lock: int) -> NoReturn:
-    """End all processes of the run of that folder, launcher and compilers too, and remove what they leave."""
-    # The rank that locks the folder first does this, lest two stop each other.
+    """End all processes of the folder's run, launcher and compilers included, and remove their leftovers."""
+    # Only the rank that locks the folder first does this, or two would stop each other.
     fcntl.flock(lock, fcntl.LOCK_EX)
     processes.end_marked(FOLDER, str(folder), processes.shared_files())
     shutil.rmtree(folder, ignore_errors=True)

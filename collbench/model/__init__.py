@@ -1,1 +1,1 @@
-"""How long collectives should take on a system that is described, not measured."""
+"""The model: expected times of collectives on a described system."""

@@ -1,9 +1,8 @@
-"""The equation's constants that NCCL's table does not know, fitted to published sweeps.
+"""The model's constants that are fitted to published sweeps.
 
-Every value holds for a kind of hardware or algorithm, none for a single machine; the comment next to it is its meaning.
-`make model-report` fits them to all healthy sweeps of tools/model/published: least squares of
-softened logarithms of ratios, every machine with the same weight.  docs/model.md has the errors that are left when a
-machine is left out of the fit.
+Every value holds for a kind of hardware or algorithm, none for a single machine; the comment next to it explains it.
+`make model-report` fits them to all healthy sweeps of tools/model/published, by least squares of softened logarithms
+of ratios. Every machine has the same weight. docs/model.md has the remaining errors of machines left out of the fit.
 """
 
 import tomllib
@@ -27,22 +26,22 @@ def amd_constants(constants: Constants) -> Constants:
     return {**constants, **own, **{f"{name}_old": value for name, value in own.items()}}
 
 
-EAGER = 4096  # bytes from which on Slingshot's messages wait for their receiver (a published figure, not fitted)
+EAGER = 4096  # bytes from which Slingshot's messages wait for their receiver (published, not fitted)
 RDMA = ("ib", "roce", "slingshot")
-"""Transports whose cards read and write memory by themselves, with little to do for the host."""
+"""Transports with RDMA cards, which need little work from the host."""
 
 
 def transport(system: System) -> str:
-    """Return what carries messages between nodes; TCP where no cards are described."""
+    """Return the transport between nodes; TCP if no cards are described."""
     return system.nics.transport if system.nics else "tcp"
 
 
 def alpha_net(
     system: System, hops: float, constants: Constants = CONSTANTS, counted: float = 0.0
 ) -> tuple[float, float]:
-    """Return the seconds that steps between nodes take longer than NCCL counts: of eager messages, and of others.
+    """Return the seconds of steps between nodes beyond NCCL's estimate: for eager messages, and for others.
 
-    `counted` is what NCCL counts for the steps.
+    `counted` is NCCL's estimate.
     """
     kind = transport(system)
     network = "rdma" if kind in ("ib", "roce") else kind
@@ -79,20 +78,20 @@ def driven(system: System) -> int:
 
 
 def wait(system: System, constants: Constants = CONSTANTS) -> float:
-    """Return the seconds that every operation takes longer than NCCL counts, by the architecture."""
+    """Return the seconds of every operation beyond NCCL's estimate, by architecture."""
     return constants["wait_new"] if capability(system.arch) in (100, 103) else 0.0
 
 
 def launch(system: System, constants: Constants = CONSTANTS) -> float:
-    """Return the seconds that starting an operation adds, not hidden behind the operation before."""
-    # In a CUDA graph a kernel follows the kernel before sooner on Blackwell; elsewhere NCCL was seen to take as long.
+    """Return the seconds of an operation's start that the previous operation does not hide."""
+    # In a CUDA graph kernels follow each other faster on Blackwell; elsewhere NCCL takes as long.
     if system.launch == "graph" and place(system) == "_new":
         return -constants["graph_new"]
     return constants["torch"] if system.launch == "torch" else 0.0
 
 
 def kappa(system: System, algorithm: str, protocol: str, constants: Constants = CONSTANTS) -> float:
-    """Return the factor on what filling an algorithm's pipeline costs."""
+    """Return the factor on the cost of filling an algorithm's pipeline."""
     if protocol != "simple":
         return constants[f"kappa_low{_net_place(system)}"] if system.nodes > 1 else 0.0
     if algorithm == "tree" and _net_place(system) == "_slingshot":

@@ -1,12 +1,13 @@
-"""The equation of the model: seconds from latency, hops between nodes, filling the pipeline, and bytes.
+"""The model's equation: latency, hops between nodes, filling the pipeline, and bytes.
 
     T(S) = (issue^4 + working^4)^(1/4),    working = launch + latency + network + kappa * sqrt(F * S / B) + S / B
 
-`issue` is the host's time to start an operation: a process that drives eight GPUs launches eight kernels, with the work
-of every channel; small messages have few channels.  It overlaps with the GPUs' work, so the longer of the two decides;
-where they are alike ranks wait for the last one launched (a fifth).  F is the time until the pipeline's last rank has
-its first bytes.  A message cut into chunks that fill d hops takes (sqrt(d alpha) + sqrt(S / B))^2 at best (`pipelined`
-in tools/model/closed_forms.py): kappa is 2 for the best chunks, and less where the pipeline is not filled at full size.
+`issue` is the host's time to start an operation: a process that drives eight GPUs launches eight kernels, with the
+work of every channel; small messages have few channels. It overlaps with the GPUs' work, so the longer of the two
+decides; if they are equal, waiting for the last launch adds a fifth. F is the time until the pipeline's last rank has
+its first bytes. A message cut into chunks that fill d hops takes (sqrt(d alpha) + sqrt(S / B))^2 at best (`pipelined`
+in tools/model/closed_forms.py). So kappa is 2 for the best chunks, and smaller if the pipeline is not filled at full
+size.
 
 Calibration: a few measured times move the equation's factors to one machine.  Every factor starts at 1 and is held
 there by its spread between machines; a measurement weighs by the model's expected error.  So three small sizes move
@@ -29,11 +30,11 @@ from collbench.topology.system import System
 
 Floats = NDArray[np.float64]
 
-TINY = 1e-30  # seconds that stand for none in a denominator
-ENDLESS = 1e9  # a limit of filling that is none
+TINY = 1e-30  # seconds that replace zero in a denominator
+ENDLESS = 1e9  # stands for no limit of filling
 PER_OCTAVE = 8
 SIZES: Floats = 2.0 ** (np.arange(44 * PER_OCTAVE + 1) / PER_OCTAVE)
-"""Bytes at which a curve is evaluated: 1 B to 16 TiB; between them it is straight in logarithms."""
+"""Bytes at which a curve is evaluated: 1 B to 16 TiB; between them it is linear in logarithms."""
 OCTAVES = 6.0  # of sizes, over which the correlation of a machine's errors falls by e
 
 
@@ -42,11 +43,11 @@ class Calibration:
     """Factors on the terms of the equation that bring the model to one machine."""
 
     launch: float = 1.0  # on issue and launch
-    latency: float = 1.0  # on what NCCL's table and the fabric inside a node wait for
-    network: float = 1.0  # on what it takes longer between nodes
+    latency: float = 1.0  # on latency inside a node, by NCCL's table and the fabric
+    network: float = 1.0  # on additional latency between nodes
     filling: float = 1.0  # on kappa
     rate: float = 1.0  # on bytes per second; what the hardware can carry stays the limit
-    ratios: tuple[tuple[float, float], ...] = ()  # bytes, and there measured over what the factors give
+    ratios: tuple[tuple[float, float], ...] = ()  # (bytes, measured time over the time with the factors)
 
     def remaining(self) -> Floats:
         """Return the ratios at each of SIZES: straight in logarithms between, fading beyond the ends."""
@@ -66,16 +67,16 @@ class Terms:
     launch: float
     latency: Floats
     rate: Floats
-    limit: Floats  # bytes/s of the array that the hardware can carry at most
+    limit: Floats  # hardware limit in bytes/s of the array
     algorithms: tuple[str, ...]
     protocols: tuple[str, ...]
     network: Floats | float = 0.0
     fill: Floats | float = 0.0  # kappa * sqrt(seconds until the last rank has its first bytes)
     full: float = ENDLESS  # the most that filling takes is this * fill^2: chunks grow no further
-    sliced: Floats | float = 0.0  # of the latency: what half of the transfer hides
+    sliced: Floats | float = 0.0  # the part of the latency that half of the transfer hides
 
     def seconds(self, calibration: Calibration = DEFAULT) -> Floats:
-        """Return the time at each of SIZES; never less for more bytes, unless it was measured to be less."""
+        """Return the time at each of SIZES; it never falls with size, except as measured."""
         waiting = self.latency * calibration.latency + self.network * calibration.network
         transferring = SIZES / np.minimum(self.rate * calibration.rate, self.limit)
 
@@ -116,7 +117,7 @@ NOISE = 0.05  # standard deviation of a measured time's logarithm against the ca
 def calibrate(curves: Sequence[tuple[Terms, Sequence[tuple[float, float]]]]) -> Calibration:
     """Return the factors that fit all curves of a machine, each with its measured (bytes, seconds).
 
-    The rest at a measured size is the mean of all curves there.  Without a measurement all factors are 1.
+    The residual at a measured size is the mean of all curves. Without a measurement all factors are 1.
     """
     measured = [(terms, np.array(rows, np.float64).reshape(-1, 2)) for terms, rows in curves]
     spread = np.array(list(SPREAD.values()))
@@ -125,7 +126,7 @@ def calibrate(curves: Sequence[tuple[Terms, Sequence[tuple[float, float]]]]) -> 
         return [np.log(rows[:, 1] / terms.at(rows[:, 0], factors)) for terms, rows in measured]
 
     def residuals(logs: Floats) -> Floats:
-        # The last residuals hold every factor at 1, by how much machines differ in it.
+        # The last residuals hold every factor at 1, weighted by its spread between machines.
         parts = [soft(left / NOISE) for left in unexplained(Calibration(*np.exp(logs)))]
         return np.concatenate([*parts, logs / spread])
 
@@ -143,7 +144,7 @@ def soft(residuals: Floats) -> Floats:
 
 def least_squares(residuals: Callable[[Floats], Floats], start: Floats, rounds: int = 60) -> Floats:
     """Minimise the sum of squared residuals in at most `rounds` trials (Levenberg and Marquardt)."""
-    # SciPy takes 0.3 s to import, which no prediction should wait for.
+    # SciPy takes 0.3 s to import, too long for a prediction.
     from scipy import optimize
 
     def slopes(here: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Seconds of hand-written implementations on a described system: their own counts (cost.py) on the hardware described.
+"""The cost model of hand-written implementations on a described system.
 
 The costs of launches, waits and links follow from published kernels of the same algorithms (gpu_costs.toml).  An
 implementation without published times, or on GPUs or links without them, is predicted by those most alike.  The

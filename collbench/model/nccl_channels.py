@@ -1,12 +1,12 @@
-"""The channels that NCCL's search finds in a node, for nodes whose GPUs all look alike.
+"""The channels that NCCL's search finds in a node of identical GPUs.
 
-NCCL walks down a list of speeds and, at each, counts how many rings, trees or in-switch reductions of that speed fit
-the links; the most bandwidth wins, and speeds below half of the best's are not tried (src/graph/search.cc).  In
-symmetric nodes the count is a division.  The speeds, the doubling of wide channels and the second pass, which raises
+NCCL goes down a list of speeds and, at each, counts the rings, trees or in-switch reductions that fit the links. The
+most bandwidth wins, and speeds below half of the best one are not tried (src/graph/search.cc). In symmetric nodes the
+count is a division.  The speeds, the doubling of wide channels and the second pass, which raises
 one side of a tree, are NCCL's.
 
-Tables that NCCL logged agree for switches of NVLink.  Derived from NCCL's rules, and not checked against a log: meshes,
-the hybrid cube, pairs, PCIe.  GB/s (1e9 bytes/s) throughout, as in NCCL's lists.
+For NVLink switches, results agree with tables that NCCL logged. Meshes, the hybrid cube, pairs and PCIe follow NCCL's
+rules, without a check against a log. All rates are GB/s (1e9 bytes/s), as in NCCL's lists.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
-"""NCCL's tuner constants: what its cost table is computed from, release by release.
+"""Constants of NCCL's tuner, release by release.
 
-Facts from NCCL's sources (src/graph/tuning.cc, search.cc, topo.h, src/include/device.h of 2.18 to 2.31), microseconds
-and GB/s (1e9 bytes/s) as there.  The cost table built from them is checked against tables that NCCL 2.29.2 logged
+The values are from NCCL's sources (src/graph/tuning.cc, search.cc, topo.h, src/include/device.h of 2.18 to 2.31), in
+microseconds and GB/s (1e9 bytes/s).  The cost table built from them is checked against tables that NCCL 2.29.2 logged
 (tests/model).
 """
 

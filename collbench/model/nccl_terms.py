@@ -1,10 +1,10 @@
-"""The terms of the equation for NCCL: which option it takes at each size, how long that waits, what rate it reaches.
+"""The equation's terms for NCCL: choice by size, latency and bandwidth.
 
-NCCL's own figures (nccl_tuner.py) rank its options, release by release; machines do not change with the release.  So
-where an algorithm uses links that are known, its rate is theirs, and fitted constants say how much of it is reached.
+NCCL's own figures (nccl_tuner.py) rank its options for each release, but hardware does not change with the release.
+So an algorithm's rate is that of its links, if known, times a fitted efficiency.
 
-All-to-all, send-receive, gather and scatter are not in NCCL's table: it sends straight from rank to rank.  The
-time is then that of the busiest of a GPU's own link, the root's, and a node's network cards (DIRECT).
+All-to-all, send-receive, gather and scatter are not in NCCL's table: it sends directly from rank to rank. Their time
+is that of the busiest resource: a GPU's link, the root's link, or a node's network cards (DIRECT).
 """
 
 from collections.abc import Callable

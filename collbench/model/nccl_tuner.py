@@ -1,8 +1,8 @@
-"""NCCL's own tuner: the algorithm that it would select, and its estimate of the time.
+"""NCCL's tuner: the algorithm that it selects, and its estimated time.
 
-The equations of src/graph/tuning.cc over the channels that nccl_channels.py finds.  An Option is one cell of NCCL's
-cost table: an algorithm with a protocol.  The estimate leaves out what a launch costs and how pipelines fill, so it
-tells what NCCL selects rather than how long that takes.
+It evaluates the equations of src/graph/tuning.cc over the channels from nccl_channels.py. An Option is one cell of
+NCCL's cost table: an algorithm with a protocol. The estimate omits launches and the filling of pipelines, so it
+predicts NCCL's choice rather than the time.
 """
 
 from dataclasses import dataclass, replace

@@ -1,14 +1,14 @@
-"""How much of its NIC's rate the slowest transfer of a pattern gets if all transfers run at once between nodes.
+"""Network contention: the lowest share of NIC bandwidth in a pattern.
 
 Tiers of switches join nodes in two forms.  Rail-optimised: NIC r of every node is on the leaves of rail r and the rails
 never meet.  Fat tree: all NICs of a node are on the same leaf; then the first tier is named "tor" (top of rack).  The
 topmost tier joins everything below it, whatever its radix.
 
-Each flow has a sender and a receiver (PATTERNS), links (Clos) and failures (Fault).  Rates are max-min fair, by
-progressive filling (Bertsekas and Gallager, Data Networks, 1992, section 6.5.2): the rates of all flows grow together
-until a link is full; its flows stop there and the others grow on.  The loop runs one round for each level. Every link
-that is the bottleneck of all its flows is settled in the same round (Ros-Giralt et al., On the Bottleneck Structure
-of Congestion-Controlled Networks, 2019): a few dozen rounds at any size.
+Each flow has a sender and a receiver (PATTERNS), links (Clos) and failures (Fault). Rates are max-min fair, by
+progressive filling (Bertsekas and Gallager, Data Networks, 1992, section 6.5.2). The rates of all flows grow together
+until a link is full; its flows stop there and the others continue. Every link that is the bottleneck of all its flows
+is settled in the same round (Ros-Giralt et al., On the Bottleneck Structure of Congestion-Controlled Networks, 2019).
+So a few dozen rounds suffice at any size.
 """
 
 import re

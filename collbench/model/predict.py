@@ -1,17 +1,17 @@
-"""Seconds, with a band, that a collective should take on a described system: the entry of the model.
+"""Predicted time of a collective, with its band: the model's entry point.
 
-`curve` has the equation, with network cards at their full rate.  `network_curve` has the flow level: the rate that
-switches, failed links and static routing (`--what-if`) leave of them:
+`curve` evaluates the equation, with network cards at full rate. `network_curve` adds the flow level: the share of
+that rate with switches, failed links and static routing (`--what-if`):
 
     effect(system, "ring", ["link-down=leaf3:spine1", "ecmp=4"]).factor
 
 The factor is the slowest transfer's share of the rate that its NICs alone would give it.  The equation holds for
 `slowed(system, factor)`, a system whose NICs are that slow.
 
-Bands (error_bands.toml, from `make model-report`) come from machines that were left out of the fit, by what joins the
-GPUs and by size: nine of ten published times lie within.  The error model has the median error of a machine's kind and
-its spread between machines.  Single sizes are smoothed with their neighbours (`smoothed`), because neighbouring sizes
-are off alike: the correlation of their errors falls by e over `OCTAVES`.
+Bands (error_bands.toml, from `make model-report`) come from machines left out of the fit, by fabric and size; they
+hold nine of ten published times.  The error model has the median error of a machine's kind and
+its spread between machines.  Single sizes are smoothed with their neighbours (`smoothed`), because their errors are
+correlated: the correlation falls by e over `OCTAVES`.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""How NCCL carries out each collective: around rings, along trees, or straight from rank to rank.  A record each."""
+"""NCCL's schedules of each collective: rings, trees, or direct transfers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""One folder a kind of hardware; each defines PLATFORM, found here by the folder's presence.
+"""The platforms, one folder for each kind of hardware that defines PLATFORM.
 
-A record is known without CuPy, MPI or NumPy, and before any rank is started; `interface.py` has what an open
-platform must bring.
+A record needs neither CuPy, MPI nor NumPy, and is available before ranks start. `interface.py` defines an open
+platform.
 """
 
 import importlib
@@ -24,33 +24,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlatformKind:
-    """A kind of hardware that ranks run on: what is known of it before any rank is started."""
+    """A kind of hardware for ranks, with the facts that are available before ranks start."""
 
     name: str
-    preference: int  # `auto` takes the lowest that can be used
+    preference: int  # `auto` takes the lowest usable one
     process_per_rank: bool  # whether mpiexec starts a process for each rank; else one process holds all of them
     startup: float  # seconds that ranks may take to get ready
-    module: str  # that only processes which hold ranks import
-    """*Collective*: its `open_platform(sweep, layout, team)` gives every rank memory of that layout."""
+    module: str  # imported only by processes with ranks
+    """*Collective*: its `open_platform(sweep, layout, team)` allocates every rank's memory."""
     discover: Callable[[int | None], tuple[Topology, str]]
     """The devices of the ranks on this machine, and a remark for the user."""
     default_ranks: Callable[[], int]
     refuse_too_large: Callable[[int, int], None]
-    """PlatformError if so many bytes on each of so many ranks cannot be; as early as that can be known."""
+    """Raises PlatformError if memory is too small for (bytes per rank, ranks), before ranks start."""
     most_ranks: Callable[[], tuple[int, str]] = lambda: (128, "kernels take at most 128 ranks")
-    """How many ranks may be started here, and what limits them, in words."""
-    available: Callable[[], bool] = lambda: True  # whether the hardware is there and its driver shows it
-    installed: Callable[[], bool] = lambda: True  # whether there is a driver at all
+    """The largest number of ranks on this machine, and the limit in words."""
+    available: Callable[[], bool] = lambda: True  # whether the driver shows usable hardware
+    installed: Callable[[], bool] = lambda: True  # whether a driver is installed
     obstacle: Callable[[], str] = lambda: ""
-    """Why it cannot be used although its driver is installed, in one line; nothing if it can be, or has no driver."""
-    cold_start: float = 0.0  # seconds that a driver, a compiler or a library may take at first, however many processes
+    """Why it cannot be used although its driver is installed, in one line; "" if usable or without a driver."""
+    cold_start: float = 0.0  # seconds for the first start of driver, compiler and library
     largest: int = 128 * 2**20  # bytes: the largest message of a default sweep
     cores: Callable[[int], tuple[int, ...]] = lambda ranks: ()
-    """A core of this machine for each of so many ranks; empty where ranks need none, or there are not enough."""
-    spins: bool = False  # whether a rank that waits takes a core, so that there is a choice how (--spin)
-    debug: str = ""  # the variable by which a user has the library's messages; NAME_FILE sends them elsewhere
+    """A core of this machine for each rank; empty if ranks need none or cores are too few."""
+    spins: bool = False  # whether waiting ranks occupy cores, so that --spin applies
+    debug: str = ""  # the variable that enables the library's messages; NAME_FILE redirects them
     steadier: str = ""  # advice against scatter of the times, in words
-    apart: str = ""  # the resource that ranks lack if they compute more slowly together than alone, in words
+    apart: str = ""  # the shared resource that slows ranks computing together, in words
     matrix: int = 256  # rows of the square matrices that steps multiply
     fitted: Hardware | None = None  # constants of the cost model, fitted to measured hand-written implementations
 
@@ -67,19 +67,19 @@ def platforms() -> dict[str, PlatformKind]:
 
 
 def find_platform(name: str) -> PlatformKind:
-    """The kind of that name; UsageError with the choices if there is none."""
+    """Return the platform of that name; UsageError lists the choices."""
     if name not in platforms():
         raise unknown("platform", name, platforms())
     return platforms()[name]
 
 
 def on_auto() -> str:
-    """The first platform that this machine has and that can be used."""
+    """Return the first platform that is usable on this machine."""
     return next(name for name, kind in platforms().items() if not kind.obstacle() and kind.available())
 
 
 def open_platform(sweep: "Sweep", needs: "Needs", name: str, team: "Team") -> "Platform":
-    """*Collective*: that platform, with memory for the sweep's cases and `needs` on every rank this process holds."""
+    """*Collective*: open the platform, with memory for the sweep's cases and `needs` on every local rank."""
     from collbench.platforms.layout import MemoryLayout
 
     module = importlib.import_module(find_platform(name).module)

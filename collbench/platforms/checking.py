@@ -1,8 +1,8 @@
-"""The arguments of a check for kernels/check.cu, and the meaning of its verdicts.
+"""The arguments of a check by kernels/check.cu, and its verdicts.
 
-In the stress check calls follow each other without a meeting of the ranks.  Each has inputs of its own, and is looked
-at in a few stretches of every block, so that a call costs little more than its operation however large the array is.
-One rank in turn is delayed, so that a rank which does not wait for it works on what it has not written yet.
+In the stress check calls follow each other without barriers. Each call has its own inputs and is checked in a few
+stretches of every block, so that checking adds little time even for large arrays. Each rank is delayed in turn, so
+that a rank that does not wait for it reads unwritten data.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,7 @@
-"""Finds kernels/*.cu, and compiles them for the CPU; the GPU platform compiles the same text with NVRTC.
+"""The sources kernels/*.cu, and their compilation for the CPU.
 
-A kernel file and its headers are joined into one text first.  That text is the key of every cache: CuPy's and ours
-look at the source alone, so an edited header would otherwise go unnoticed.  Compilers name the files and lines that it
-was joined from.
+A kernel file and its headers are first joined into one text. That text is the key of every cache, so that caches
+notice edited headers. Compiler messages still name the original files and lines.
 """
 
 import contextlib

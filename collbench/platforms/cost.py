@@ -1,6 +1,6 @@
-"""The cost of one operation, as counts that hold on any hardware, and its time on CPUs and GPUs.
+"""Cost of an operation: counts valid on any hardware, converted to seconds.
 
-T = launch + steps * (one wait) + S * (the busiest resource), Hockney's latency and bandwidth with each in its own term.
+T = launch + steps * (one wait) + S * (the busiest resource), as in Hockney's model.
 """
 
 import math
@@ -16,7 +16,7 @@ from collbench.topology.products import ARCHITECTURES, GIB, capability, pcie_rat
 
 
 class Wait(Enum):
-    """How a rank learns that another is ready."""
+    """The mechanism by which a rank learns that another is ready."""
 
     HOST = "the host waits for all ranks, and starts the next step"
     EVENT = "a queue waits for another's event, and the next step starts"
@@ -27,10 +27,10 @@ class Wait(Enum):
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of an operation on the rank that has most to do; bytes are counted for each byte of its size."""
+    """The cost of an operation on the busiest rank; byte counts are per byte of the message."""
 
     wait: Wait
-    steps: int  # waits one after the other
+    steps: int  # consecutive waits
     link: float  # bytes in one direction of a rank's connection to the others
     memory: float  # bytes that the rank loads and stores, wherever they lie
     packets: float = 0.0  # bytes of data that come to it in packets
@@ -45,9 +45,9 @@ class Cost:
 
 @dataclass(frozen=True)
 class Hardware:
-    """Its price on one kind of hardware, with its ranks as they are placed: seconds, and bytes per second."""
+    """Constants of one kind of hardware and placement of ranks: seconds, and bytes per second."""
 
-    launch: float  # seconds of an operation that waits for nobody
+    launch: float  # seconds of an operation without waits
     waits: Mapping[Wait, float]  # seconds of one
     link: float = math.inf  # one direction of a rank's connection
     memory: float = math.inf  # loads and stores of a rank
@@ -64,7 +64,7 @@ class Hardware:
     adds: float = 1.0  # the same through switches that add
 
     def moved(self, cost: Cost, nbytes: int = 0, mixed: float = 1.0) -> float:
-        """Return the seconds that memory or cache take for a byte of an operation of that size."""
+        """Return the seconds per byte in memory or cache for an operation of that size."""
         # All goes through the cache, `cached` no further; the rest twice, if the cache does not hold that of all ranks.
         streamed = cost.memory if math.isinf(self.cache) else cost.memory - cost.cached
         shares = self.here if cost.alone else 1  # of the memory, which nobody else then needs
@@ -72,11 +72,11 @@ class Hardware:
         return max(streamed / self.memory, (cost.memory + again) / (mixed * self.cache)) / shares
 
     def floor(self, cost: Cost, nbytes: int) -> float:
-        """Seconds that the busiest link, memory or cache alone takes: nothing is faster."""
+        """Lower bound in seconds: the time of the busiest link, memory or cache."""
         return nbytes * max(cost.link / self.link, self.moved(cost))
 
     def seconds(self, cost: Cost, nbytes: int) -> float:
-        """Return the time of an operation of that size; infinite for a wait that this hardware has not."""
+        """Return the time of an operation of that size; infinite if this hardware lacks a wait."""
         reach = 1.0
         if cost.adds:
             reach = self.adds

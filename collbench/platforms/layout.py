@@ -1,6 +1,6 @@
-"""The layout of each rank's memory, and the kernels' view of it; kernels/world.cuh has the same numbers.
+"""Layout of each rank's memory as kernels see it (kernels/world.cuh).
 
-Before and after every buffer are bytes that nobody may write, a guard: a check looks whether somebody did.
+A guard before and after every buffer must stay unchanged, which checks verify.
 """
 
 import copy

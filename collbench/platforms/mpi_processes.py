@@ -1,4 +1,4 @@
-"""Processes that MPI started: they speak by an mpi4py communicator."""
+"""Processes that MPI started, connected by an mpi4py communicator."""
 
 import os
 import select

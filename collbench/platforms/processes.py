@@ -1,12 +1,11 @@
-"""The processes of a run: who they are, what they tell each other, and how they fail together.
+"""The processes of a run: identity, exchange of messages, agreement on errors.
 
-An error that one process finds alone (no memory, a GPU that does not answer) must reach all of them before anyone acts
-on it, or the others wait for ever.  So all speak by the exchange, and every exchange first asks whether somebody
-failed.  A process that fails inside `agreeing` takes part in one more exchange, whichever the others come to next, and
-all of them raise its error.  A process that waits for an order sleeps instead.  MPI (mpi_processes.py) or sockets
-(socket_processes.py) carry the messages.
+An error on one process (no memory, a GPU that does not answer) must reach all before any acts on it, or the others
+wait for ever. So every exchange first asks whether a process failed. A process that fails inside `agreeing` takes
+part in the next exchange of the others, and all raise its error. A process that waits for an order sleeps. MPI
+(mpi_processes.py) or sockets (socket_processes.py) carry the messages.
 
-Ranks on CPUs see by themselves that they were off their cores: by wall time less CPU time (clock_gettime(2),
+Ranks on CPUs detect that they were off their cores: by wall time minus CPU time (clock_gettime(2),
 CLOCK_THREAD_CPUTIME_ID), involuntary context switches (getrusage(2), RUSAGE_THREAD) and cores (sched_getcpu(3)).
 """
 
@@ -28,7 +27,7 @@ from collbench.errors import CollbenchError, PlatformError
 from collbench.exits import BAD
 from collbench.host.launcher import neighbours
 
-_BOOT = Path("/proc/sys/kernel/random/boot_id")  # tells machines apart that bear one name
+_BOOT = Path("/proc/sys/kernel/random/boot_id")  # distinguishes machines with the same name
 
 SentError = tuple[type[CollbenchError], str]
 
@@ -100,7 +99,7 @@ class Team(ABC):
     def local(self, ranks: int) -> Sequence[int]:
         """The rank of this process; PlatformError if there are not as many processes as ranks."""
         if self.size != ranks:
-            raise PlatformError(f"world size {self.size} although {ranks} ranks were asked for: {self.start_as}")
+            raise PlatformError(f"world size {self.size} although {ranks} ranks were requested: {self.start_as}")
         return (self.rank,)
 
     start_as = "leave --ranks to the launcher, or have it start as many processes"

@@ -1,12 +1,11 @@
-"""Processes that a launcher without MPI started: they speak by sockets, each of them with the first.
+"""Processes that a launcher without MPI started, connected by sockets.
 
-The first process listens, and the others learn where at a rendezvous: torch's store, or a folder that all see.  A
-process that connects and the first one show each other that they know the secret left there, before anything else is
-read: what follows are pickles.  The kernel tells at once when a process is gone, even by kill -9, so nobody has to wait
-for a time-out then.
+The first process listens, and the others read its address at a rendezvous: torch's store, or a shared folder. Both
+ends of a connection first prove that they know the secret stored there, since pickles follow. A closed connection
+reveals at once that a process is gone, even by kill -9, without a time-out.
 
-Two jobs in one folder may look alike.  So the folder has one file at a time, ranks that connect get their answer some
-time after all have come, and all are refused if a rank has come twice by then.
+Two jobs in one folder may look alike. So the folder holds one file at a time, and ranks get their answer some time
+after all have connected. All are refused if a rank has connected twice by then.
 """
 
 import os
@@ -67,7 +66,7 @@ class SocketProcesses(Team):
         try:
             return cls(rank, size, _accept(size, place, deadline))
         except OSError as error:
-            raise PlatformError(f"no socket for the others: {error}; set TMPDIR to a folder with some room") from None
+            raise PlatformError(f"no socket for the other ranks: {error}; set TMPDIR to a folder with room") from None
 
     def watch(self, lost: Callable[[int], None]) -> None:
         """Call that, from a thread, with the rank of a process as soon as that is gone."""
@@ -175,7 +174,7 @@ def _accept(size: int, place: "Rendezvous", deadline: float) -> dict[int, Connec
             refusal = f"{refusal or 'there is a rank 0 already'}; {fix}"
         elif missing := set(range(1, size)).difference(rank for rank, _, _ in came):
             absent = ", ".join(map(str, sorted(missing)))
-            refusal = f"rank {absent} of {size} did not come to {place.what} in time: start all, or raise --timeout"
+            refusal = f"rank {absent} of {size} did not reach {place.what} in time: start all ranks, or raise --timeout"
         for _, _, link in came:
             with suppress(*_GONE):  # it is watched from now on
                 link.send(refusal)
@@ -226,7 +225,7 @@ def _connect(rank: int, size: int, place: "Rendezvous", deadline: float) -> Conn
         if link := _reach(text, rank, size, deadline):
             return link
         time.sleep(_PAUSE)
-    reason = f"nobody answers where rank 0 should be by {place.what}" if text else f"no word of rank 0 in {place.what}"
+    reason = f"no answer at rank 0's address from {place.what}" if text else f"no address of rank 0 in {place.what}"
     raise PlatformError(f"{reason}: start all ranks, give each run a folder of its own, or raise --timeout")
 
 

@@ -1,4 +1,4 @@
-"""The logs that traced kernels leave in their rank's window (kernels/trace.cuh), and what they say."""
+"""Logs of traced kernels (kernels/trace.cuh), read from the ranks' windows."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,6 @@
-"""The commands of collbench as functions: `collbench.sweep`, `predict`, `read`, `check`, `compare`, `plot`.
+"""collbench's commands as functions: `collbench.sweep`, `predict`, `read`, `check`, `compare`, `plot`.
 
-Their errors are those of the commands, with the words of the library: `ranks=999` where a user of the command line
-wrote `--ranks 999`.
+They raise the commands' errors, which name parameters instead of options: `ranks=999`, not `--ranks 999`.
 """
 
 import re
@@ -23,24 +22,21 @@ _OTHER_NAMES = {"b": "minbytes", "e": "maxbytes", "f": "stepfactor", "i": "stepb
 _OTHER_NAMES |= {"w": "warmup", "d": "datatype", "r": "root", "G": "cudagraph", "T": "timeout"}
 _OTHER_NAMES |= {"as": "name machine"} | {each.letter: each.name for each in NCCL_TESTS}
 _OPTION = re.compile(
-    r"""`[^`]*`                                    # a command of a shell stays one
+    r"""`[^`]*`                                    # shell commands stay as they are
     |(?<![\w-])--?(?P<option>[a-zA-Z][\w-]*)
-    (?:\ (?P<value>'[^']*'|"[^"]*"|[\w.+%/,-]*[\w%]))?  # which may also be the next word of the sentence""",
+    (?:\ (?P<value>'[^']*'|"[^"]*"|[\w.+%/,-]*[\w%]))?  # may also be the next word of the sentence""",
     re.VERBOSE,
 )
-_VALUE = re.compile(r"""['"].*|-?[\d.]+|[A-Z][A-Z.\w]*""")  # as it stands: a text, a number, or what stands for one
+_VALUE = re.compile(r"""['"].*|-?[\d.]+|[A-Z][A-Z.\w]*""")  # a quoted text, a number or a placeholder
 _KINDS: dict[object, tuple[Any, Callable[[Any], object], str]] = {  # accepted type, converter, noun
-    int: (Integral, int, "whole number"),  # NumPy's too
+    int: (Integral, int, "whole number"),  # includes NumPy's integers
     float: (Real, lambda number: number if isinstance(number, int) else float(number), "number"),
     str: (str | PathLike, fspath, "text"),
 }
 
 
 def functions(earlier: bool = False) -> dict[str, str]:
-    """Return the module of each function of the library by its name: `read`, and those of commands.
-
-    Functions with an earlier name, for which another function is there now, are apart.
-    """
+    """Return the module of each library function by name; with *earlier*, of each deprecated name."""
     names = {} if earlier else {"read": "collbench.requests.words"}
     for record in commands().values():
         if bool(record.now) is earlier:
@@ -55,7 +51,7 @@ def function(name: str) -> Callable[..., Any]:
 
 
 def of_library(function: Callable[..., Any], earlier: str = "") -> Callable[..., Any]:
-    """Return a function of the library: values are checked, errors name parameters, an *earlier* name warns."""
+    """Wrap a library function: check its values, name parameters in errors, and warn about an *earlier* name."""
     parameters = signature(function).parameters
 
     @wraps(function)
@@ -80,7 +76,7 @@ def of_library(function: Callable[..., Any], earlier: str = "") -> Callable[...,
 
 
 def converted(name: str, value: object, annotation: Any, default: object = None) -> object:
-    """Return a value as a parameter's annotation has it; UsageError, which names the parameter, if it is none."""
+    """Convert a value to the parameter's annotated type; UsageError if that fails."""
     nouns = []
     for part in get_args(annotation) if isinstance(annotation, UnionType) else [annotation]:
         kind = get_origin(part) or part
@@ -90,7 +86,7 @@ def converted(name: str, value: object, annotation: Any, default: object = None)
                 raise UsageError(f"{name}= is empty; give at least one")
             return [converted(name, element, get_args(part)[0]) for element in elements]
         taken, plain, noun = _KINDS.get(kind, (kind, lambda same: same, kind.__name__.lower()))
-        # Python's True is a number too, and nobody means it as one.
+        # In Python True is a number; as a value it is a mistake.
         if isinstance(value, taken) and (kind is bool or not isinstance(value, bool)):
             return plain(value)
         if kind is not NoneType:
@@ -99,7 +95,7 @@ def converted(name: str, value: object, annotation: Any, default: object = None)
 
 
 def reworded(message: str, passed: Mapping[str, object]) -> str:
-    """Return a message with parameters instead of options: `ranks=999`; `passed` has the values of the call."""
+    """Return a message with options replaced by parameters: `ranks=999`; `passed` holds the values of the call."""
 
     def parameter(match: re.Match[str]) -> str:
         option, value = match["option"] or "", match["value"] or ""
@@ -110,8 +106,8 @@ def reworded(message: str, passed: Mapping[str, object]) -> str:
         if not value or _VALUE.fullmatch(value):
             return f"{name}={value}"
 
-        # The word behind an option may be the next one of the sentence.  It is a value if it was passed, or has a
-        # digit, as no word of a sentence has: dgx-h100, 5s.
+        # The word after an option is its value, or the next word of the sentence. It is a value if it was passed, or
+        # contains a digit (dgx-h100, 5s).
         if value == str(passed[name]) or re.search(r"\d", value):
             return f"{name}={value!r}"
         return f"{name}= {value}"

@@ -1,7 +1,7 @@
-"""Typed requests: what to measure or predict, parsed and checked once, for the command line and the library alike.
+"""Requests for sweeps and predictions, parsed and checked once.
 
-A SweepRequest knows nothing of the machine yet.  `measured_sweep` and `predicted_sweep` make a Sweep of it, which is
-what `collbench.measure` carries out: they look for the platform, count the ranks and hold sizes against memory.
+A SweepRequest is independent of the machine. `measured_sweep` and `predicted_sweep` turn it into a Sweep, which
+`collbench.measure` carries out: they find the platform, count the ranks and compare sizes with memory.
 """
 
 import itertools
@@ -39,10 +39,10 @@ Named = TypeVar("Named")
 
 MOST_STARTS = 100
 MOST_SAMPLES = 10**7
-MOST_UNALIGN = 511  # elements of eight bytes: less than the guard before a buffer
-SMALLEST_DEFAULT = 2**20  # bytes: if memory is too short even for a default sweep to this size, that is an error
-FURTHEST = 8  # times the largest size of a range that other sizes may be, so that they fit where it does
-LARGEST_PREDICTED = 8 * 2**30  # bytes: where published sweeps end; nothing has to fit in memory
+MOST_UNALIGN = 511  # elements of eight bytes; smaller than the guard before a buffer
+SMALLEST_DEFAULT = 2**20  # bytes; an error if even a default sweep to this size does not fit in memory
+FURTHEST = 8  # limit of `also`, as a multiple of the range's largest size
+LARGEST_PREDICTED = 8 * 2**30  # bytes: the end of published sweeps; memory is no limit
 
 
 @dataclass(frozen=True)
@@ -60,25 +60,27 @@ class SweepRequest(Request):
     maxbytes: words.Largest = None
     stepfactor: words.Factor = 4.0
     stepbytes: words.SizeStep = None
-    also: Annotated[Sequence[int], Opt("", "More sizes in bytes, up to eight times the largest.")] = ()
+    also: Annotated[Sequence[int], Opt("", "Additional sizes in bytes, up to eight times the largest.")] = ()
     iters: Annotated[
         int | None,
-        Opt("-n --iters", "Number of samples, instead of as many as are needed.", least=1, most=MOST_SAMPLES),
+        Opt("-n --iters", "Fixed number of samples, instead of as many as needed.", least=1, most=MOST_SAMPLES),
     ] = None
-    warmup: Annotated[int, Opt("-w --warmup --warmup_iters", "Untimed samples first.", least=0, most=MOST_SAMPLES)] = 1
+    warmup: Annotated[
+        int, Opt("-w --warmup --warmup_iters", "Number of untimed samples first.", least=0, most=MOST_SAMPLES)
+    ] = 1
     datatype: words.Datatypes = "float"
     redop: words.Reductions = "sum"
     root: words.Root = 0
     in_place: words.InPlace = False
     unalign: Annotated[
         int,
-        Opt("-u --unalign", "Misalign buffers by so many elements.", metavar="K", least=0, most=MOST_UNALIGN),
+        Opt("-u --unalign", "Misalign buffers by this number of elements.", metavar="K", least=0, most=MOST_UNALIGN),
     ] = 0
     cudagraph: Annotated[
-        bool, Opt("-G --cudagraph", "On a GPU, time replays of a CUDA graph, not launches.", metavar="0|1")
+        bool, Opt("-G --cudagraph", "On GPUs, time replays of a CUDA graph instead of launches.", metavar="0|1")
     ] = True
     budget: Annotated[
-        words.Time, Opt("--budget", "Time for a case, all implementations together.", unit=TIME, most=words.LONGEST)
+        words.Time, Opt("--budget", "Time for a case, shared by its implementations.", unit=TIME, most=words.LONGEST)
     ] = "500ms"
     timeout: words.Timeout = "30s"
     spin: Annotated[str, Opt("--spin", "On a CPU, how a rank waits.", choices=SPINS)] = "auto"
@@ -101,7 +103,7 @@ class SweepRequest(Request):
         Opt(
             "--mpi",
             "On a CPU, the MPI libraries to measure, interleaved: mpich, openmpi, intel, ... or a folder.",
-            "the one of mpi4py",
+            "the library that mpi4py loads",
             metavar="LIB[,LIB]",
         ),
     ] = ""
@@ -110,7 +112,7 @@ class SweepRequest(Request):
         Opt(
             "--nccl",
             "On GPUs, the NCCL libraries to measure, interleaved: a release such as 2.30.7, a file, or a folder.",
-            "the one of CuPy",
+            "the library that CuPy loads",
             metavar="LIB[,LIB]",
         ),
     ] = ""
@@ -121,17 +123,17 @@ class SweepRequest(Request):
         super().__post_init__()
         _, _, step = self._sizes
         if not step and not 1 < self.stepfactor < math.inf:
-            raise UsageError(f"-f {self.stepfactor:g} is no factor between sizes; give one above 1, such as 2")
+            raise UsageError(f"-f {self.stepfactor:g} is not a factor between sizes; give one above 1, such as 2")
         _ = self._kinds
 
     @property
     def folder(self) -> Path | None:
-        """Where the run is to be stored."""
+        """The folder to store the run in."""
         return Path(self.out) if self.out else None
 
     @property
     def measured(self) -> bool:
-        """Whether ranks of this machine or of a launcher measure, rather than a model of a described system."""
+        """Whether ranks measure, rather than a model of a described system."""
         return self.on in words.places()
 
     @property
@@ -141,12 +143,12 @@ class SweepRequest(Request):
 
     @property
     def last(self) -> int | None:
-        """Bytes of the largest message; None for what the platform has by default."""
+        """Bytes of the largest message; None for the platform's default."""
         return self._sizes[1]
 
     @property
     def sampling(self) -> Sampling:
-        """How often each case is measured."""
+        """How each case is sampled."""
         return Sampling(
             budget=parse_duration(self.budget, "--budget"),
             iters=self.iters,
@@ -165,16 +167,16 @@ class SweepRequest(Request):
 
     @cached_property
     def _sizes(self) -> tuple[int, int | None, int]:
-        """The smallest size, the largest and the step between sizes in bytes; the step is 0 where none is given."""
+        """Smallest size, largest size and step between sizes in bytes; the step is 0 if not given."""
         first = parse_size(self.minbytes, "-b")
         last = parse_size(self.maxbytes, "-e") if self.maxbytes else None
         if last is not None and first > last:
-            raise UsageError(f"-b {self.minbytes} is above -e {self.maxbytes}; swap them")
+            raise UsageError(f"-b {self.minbytes} is larger than -e {self.maxbytes}; swap them")
         step = parse_size(self.stepbytes, "-i") if self.stepbytes else 0
         return first, last, step
 
     def on_ranks(self, ranks: int, implementations: Sequence[str], largest: int, starts: int = 1) -> Sweep:
-        """Return the sweep on `ranks` ranks; `largest` is the last size in bytes where none was requested."""
+        """Return the sweep on `ranks` ranks; `largest` is the default for the last size, in bytes."""
         if not 0 <= self.root < ranks:
             raise UsageError(f"--root {self.root} is no rank; choose from 0 to {ranks - 1}")
         collectives, dtypes, redops = self._kinds
@@ -221,18 +223,18 @@ class PredictRequest(Request):
         Sequence[str],
         Opt(
             "--what-if",
-            "Change the network between nodes, and compare (below); may be given several times.",
+            "Compare with a changed network between nodes (changes below); repeatable.",
             metavar="CHANGE",
-            library='Changes of the network between nodes, such as "oversubscription=4".',
+            library='Changes to the network between nodes, such as "oversubscription=4".',
         ),
     ] = ()
     out: Annotated[
         Path | str | None,
         Opt(
             "-o --out",
-            "Folder to make for run file and plots; with --fit, the FILE.toml to write a calibration to.",
+            "New folder for run file and plots; with --fit, the FILE.toml for the calibration.",
             metavar="FOLDER|FILE.toml",
-            library="New folder in which the run is stored; without it nothing is stored.",
+            library="New folder for the run; by default the run is not stored.",
         ),
     ] = None
 
@@ -244,7 +246,7 @@ class PredictRequest(Request):
 
 
 def split_names(names: words.Names) -> list[str]:
-    """Return the names of a text with commas, or of a sequence; none of an empty one."""
+    """Return the names in a text with commas or in a sequence."""
     if not names:
         return []
     if isinstance(names, str):
@@ -253,14 +255,14 @@ def split_names(names: words.Names) -> list[str]:
 
 
 def _find_all(names: words.Names, registry: Mapping[str, Named], find: Callable[[str], Named]) -> tuple[Named, ...]:
-    """Return the records of these names, each once; UsageError for one that there is not."""
+    """Return the records of these names without duplicates; UsageError for an unknown name."""
     if names == "all":
         return tuple(registry.values())
     records: list[Named] = []
     for name in split_names(names) or [""]:
         record = find(name)
         if record not in registry.values():
-            raise UsageError(f"{name!r} is known from other tools only; choose from: {', '.join(registry)}")
+            raise UsageError(f"{name!r} is only known from other tools; choose from: {', '.join(registry)}")
         if record not in records:
             records.append(record)
     return tuple(records)
@@ -269,9 +271,9 @@ def _find_all(names: words.Names, registry: Mapping[str, Named], find: Callable[
 def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int = 1) -> tuple[str, Sweep]:
     """Return the platform that the ranks run on, and the sweep that they measure.
 
-    `joined` is the rank and the number of processes under an outside launcher; `copies` sets of ranks hold memory at
-    once.  Where `auto` passes over GPUs that cannot be used, a line on stderr says why.  UsageError if the platform
-    does not exist, or cannot do what is requested; PlatformError if the machine has too little memory for the sizes.
+    `joined` is the rank and the number of processes under an outside launcher. `copies` sets of ranks hold memory at
+    once. If `auto` skips unusable GPUs, a line on stderr says why. UsageError if the platform does not exist or
+    cannot carry out the request; PlatformError if memory is too small for the sizes.
     """
     _refuse_elsewhere(request)
     with announced_if_slow(DRIVER):
@@ -280,14 +282,14 @@ def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int =
     able = [name for name, kind in platforms().items() if kind.spins]
     if request.spin != "auto" and platform not in able:
         raise UsageError(
-            f"--spin {request.spin}: ranks wait on cores on {', '.join(able)} only; leave it out on {platform}"
+            f"--spin {request.spin}: only ranks on {', '.join(able)} wait on cores; leave it out on {platform}"
         )
     if joined and request.starts not in (None, 1):
         raise UsageError(f"--starts {request.starts}: the launcher started the ranks, once; leave --starts out")
-    starts = 1 if joined else request.starts or 0  # 0: as often as is usual
+    starts = 1 if joined else request.starts or 0  # 0: the default
     names = _implementations(request, platform, joined)
 
-    # How far a default sweep goes is a matter of memory, which depends on all the rest of the sweep.
+    # The largest default size depends on memory, and so on the rest of the sweep.
     def sweep_to(largest: int) -> Sweep:
         return request.on_ranks(ranks, names, largest, starts)
 
@@ -299,7 +301,7 @@ def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int =
     else:
         sweep = _largest_that_fits(sweep_to, platform, sets)
 
-    # All starts of the ranks hold memory at the same time; where that is too much, ranks are started once.
+    # All starts hold memory at the same time; if that is too much, ranks start once.
     if not starts:
         try:
             _refuse_too_large(sweep, platform, copies * USUAL_STARTS)
@@ -309,10 +311,10 @@ def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int =
 
 
 def _refuse_elsewhere(request: SweepRequest) -> None:
-    """Raise UsageError for words of a described system, on which nothing is measured."""
+    """Raise UsageError for options of a described system, where nothing is measured."""
     for option, count in (("--nodes", request.nodes), ("--ranks-per-node", request.ranks_per_node)):
         if count is not None:
-            raise UsageError(f"{option} goes with a described system, and --on {request.on} is none; leave it out")
+            raise UsageError(f"{option} needs a described system, which --on {request.on} is not; leave it out")
     if not request.measured:
         raise unknown("--on", request.on, words.places())
 
@@ -323,7 +325,7 @@ def _ranks(requested: int | None, platform: str, joined: Launched) -> int:
         most, limit = kind.most_ranks()
         if requested and requested > most:
             raise UsageError(
-                f"--ranks {requested} is more than this machine takes: {limit}; give 1 to {most}, or predict them with "
+                f"--ranks {requested} exceeds this machine's limit: {limit}; give 1 to {most}, or predict them with "
                 "`collbench predict SYSTEM`"
             )
         return requested or kind.default_ranks()
@@ -333,7 +335,7 @@ def _ranks(requested: int | None, platform: str, joined: Launched) -> int:
 
 
 def _refuse_if_all_are_skipped(sweep: Sweep) -> None:
-    """Raise Unsupported, with the reasons, if no implementation carries out any case, whatever the hardware."""
+    """Raise Unsupported, with the reasons, if no implementation supports any case on any hardware."""
     reasons: dict[str, None] = {}
     for case in sweep.cases():
         for name in sweep.implementations:
@@ -347,13 +349,13 @@ def _refuse_if_all_are_skipped(sweep: Sweep) -> None:
     few = list(reasons)[:3]
     if len(reasons) > 3:
         few.append("...")
-    raise Unsupported(f"every row would be skipped: {'; '.join(few)}; `collbench list` has what carries out what")
+    raise Unsupported(f"every row would be skipped: {'; '.join(few)}; see `collbench list`")
 
 
 def _implementations(request: SweepRequest, platform: str, joined: Launched) -> tuple[str, ...]:
-    """Return the implementations of the platform; if it has none, say why it is this one and not a preferred one.
+    """Return the implementations of the platform; if it has none, the error says why no preferred platform was chosen.
 
-    Under a launcher every process takes the platform that it can, so any of them may raise the error.
+    Under a launcher each process chooses its own platform, so any of them may raise the error.
     """
     remark = passed_over(request.on, platform)
     try:
@@ -368,19 +370,19 @@ def _implementations(request: SweepRequest, platform: str, joined: Launched) -> 
 
 
 def passed_over(on: str, platform: str) -> str:
-    """Return a line for the user if `auto` passed over hardware whose driver is there, else ""."""
+    """Return a line for the user if `auto` skipped hardware that has a driver, else ""."""
     if on != "auto":
         return ""
     for name, kind in platforms().items():
         if name == platform:
             return ""
         if reason := kind.obstacle():
-            return f"the {name} cannot be used, so this is the {platform}: {reason}"
+            return f"the {name} cannot be used, so ranks run on the {platform}: {reason}"
     return ""
 
 
 def _largest_that_fits(sweep_to: Callable[[int], Sweep], platform: str, copies: int) -> Sweep:
-    """Return the default sweep, cut at what memory allows: the first command must work in a small container too."""
+    """Return the default sweep up to the largest size that fits: a first try must work in a small container too."""
     last = find_platform(platform).largest
     while True:
         sweep = sweep_to(last)
@@ -404,12 +406,12 @@ def cut_short(request: SweepRequest, sweep: Sweep, platform: str) -> list[str]:
     largest = sweep.sizes[-1]
     if request.last or largest * 4 > find_platform(platform).largest:
         return []
-    return [f"stopping at {format_size(largest)}: larger messages do not fit in the memory that is free here"]
+    return [f"stopping at {format_size(largest)}: larger messages do not fit in free memory"]
 
 
 def find_system(name: str, others: Sequence[str] = ()) -> System:
-    """Return the preset or described system of that name; UsageError with all choices, `others` among them."""
-    # Imported here, since what is measured needs no described system.
+    """Return the preset or described system of that name; UsageError lists all choices, including `others`."""
+    # Imported here: measurements need no described system.
     from collbench.topology import files
 
     if not name.endswith(".toml") and name not in files.names():
@@ -418,21 +420,21 @@ def find_system(name: str, others: Sequence[str] = ()) -> System:
 
 
 def predicted_sweep(system: System, request: SweepRequest) -> tuple[System, Sweep]:
-    """Return the part of the system, or the larger system of as many nodes, that is requested; and its sweep."""
+    """Return the requested part of the system, or the system with more nodes, and its sweep."""
     part = _ranks_of_each_node(system, request) if request.ranks_per_node else _whole_nodes(system, request)
     names = choose(request.implementations, part.platform)
     return part, request.on_ranks(part.ranks, names, LARGEST_PREDICTED)
 
 
 def _whole_nodes(system: System, request: SweepRequest) -> System:
-    """Return whole nodes, or some GPUs of a single node."""
+    """Return whole nodes, or part of a single node."""
     nodes, ranks = request.nodes, request.ranks
     whole = system.of(nodes) if nodes else system
     if ranks is None:
         return whole
     if ranks > whole.ranks:
         raise UsageError(
-            f"--ranks {ranks} is more than the {whole.ranks} GPUs of {whole.name}; "
+            f"--ranks {ranks} exceeds the {whole.ranks} GPUs of {whole.name}; "
             f"give fewer, or --nodes {ceil(ranks / whole.gpus)}"
         )
     if nodes is not None and nodes > 1 and ranks < whole.ranks:
@@ -452,7 +454,7 @@ def _ranks_of_each_node(system: System, request: SweepRequest) -> System:
     assert each
     if each > system.gpus:
         raise UsageError(
-            f"--ranks-per-node {each} is more than the {system.gpus} GPUs of a node of {system.name}; "
+            f"--ranks-per-node {each} exceeds the {system.gpus} GPUs of a node of {system.name}; "
             f"choose from 1 to {system.gpus}"
         )
     nodes = request.nodes or ceil((ranks or 0) / each) or system.nodes
@@ -469,19 +471,19 @@ def default_folder(sweep: Sweep, where: str = "") -> Path:
     return new_folder([collective.name for collective in sweep.collectives], where or socket.gethostname())
 
 
-_MADE: list[Path] = []  # folders that new_folder made, which nothing may have been written to
+_MADE: list[Path] = []  # folders that new_folder made and that may be empty
 
 
 def new_folder(collectives: Sequence[str], where: str) -> Path:
-    """Return the same folder for collectives given by name; of a launcher's processes the first makes it."""
+    """Return a new folder for collectives given by name; under a launcher only the first process creates it."""
     stem = f"{datetime.now():%Y%m%d-%H%M%S}-{'-'.join(collectives[:3])}-{where}"
     folder = Path("results", "runs", stem)
     if not is_leader(launched()):
         return folder
     _MADE.extend(path for path in folder.parents if not path.exists())
 
-    # Commands that begin in the same second want the same name: it is of the one whose mkdir succeeds.
-    with suppress(OSError):  # the writer of the run file says why there can be none
+    # Commands started in the same second compete for a name; the first mkdir wins.
+    with suppress(OSError):  # the writer of the run file reports the error
         folder.parent.mkdir(parents=True, exist_ok=True)
         for number in itertools.count(2):
             try:
@@ -494,7 +496,7 @@ def new_folder(collectives: Sequence[str], where: str) -> Path:
 
 
 def remove_unused() -> None:
-    """Remove the folders that were made and hold nothing."""
+    """Remove the created folders that are empty."""
     for folder in _MADE:
         with suppress(OSError):
             folder.rmdir()
@@ -502,5 +504,5 @@ def remove_unused() -> None:
 
 
 def folder_name(system: System, ranks: int = 0) -> str:
-    """Return a part of a folder's name: the system with its number of ranks (all if none is given)."""
+    """Return a part of a folder's name: the system and its number of ranks (by default all)."""
     return re.sub(r"[^a-z0-9]+", "-", f"{system.name} {ranks or system.ranks}".lower()).strip("-")

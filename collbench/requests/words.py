@@ -1,6 +1,6 @@
-"""Words that several requests have, each an Annotated type that says its options, its sentence and its limits.
+"""Parameters that several requests share, each an Annotated type.
 
-And what functions of the library take as a run, with `collbench.read`.
+Also `collbench.read`, and the arguments that library functions accept as a run.
 """
 
 from collections.abc import Sequence
@@ -25,29 +25,29 @@ Time = float | str
 """Seconds, or a duration as on the command line: 0.5, "500ms", "2min"."""
 
 MOST_RANKS = 2**30  # of a described system
-LONGEST = 1e7  # seconds: four months
-_SLOWEST = 1000.0  # times, of a rank
+LONGEST = 1e7  # seconds, about four months
+_SLOWEST = 1000.0  # largest factor of `--slow-rank`
 
 
 def places() -> tuple[str, ...]:
-    """Return where ranks are started: `auto` and every platform."""
+    """Return `auto` and the names of all platforms."""
     return ("auto", *platforms())
 
 
 _Count = partial(Opt, metavar="N", least=1, most=MOST_RANKS)
 OfMachine = partial(Opt, "--on", metavar="SYSTEM|FILE.toml", complete="topology.files.names")
-"""Machine of the runs: the help text, and the default."""
-RunsNodes = Annotated[int | None, _Count("--nodes", "Nodes of the ranks.", "as few as they fill")]
+"""The machine of runs; takes the help text and the default."""
+RunsNodes = Annotated[int | None, _Count("--nodes", "Number of nodes.", "the fewest that hold the ranks")]
 Anywhere = Annotated[
     str,
     Opt(
         "--on",
-        "Where the ranks live; on a described system nothing runs, and a model predicts.",
+        "Where the ranks run; for a described system, a model predicts the times.",
         metavar="|".join((*places(), "SYSTEM", "FILE.toml")),
         complete="topology.files.names",
     ),
 ]
-Here = Annotated[str, Opt("--on", "Where the ranks live.", metavar="|".join(places()))]
+Here = Annotated[str, Opt("--on", "Where the ranks run.", metavar="|".join(places()))]
 Ops = Annotated[
     Names, Opt("--op", "Collectives, by the names of `collbench list`.", unit=NAMES, complete="collectives.COLLECTIVES")
 ]
@@ -55,78 +55,78 @@ Impls = Annotated[
     Names,
     Opt(
         "--impl",
-        "Implementations, or a group of them: library, ladder, narrow, paths.",
+        "Implementations, or groups: library, ladder, narrow, paths.",
         metavar="NAME[,NAME]|library|ladder|narrow|paths|all",
         unit=NAMES,
         complete="algorithms.implementations",
     ),
 ]
-Ranks = Annotated[int | None, _Count("-g --ranks --ngpus", "Number of ranks.", "every GPU, and 2 on a CPU")]
-RanksOfSystem = Annotated[int | None, _Count("-g --ranks --ngpus", "Number of ranks.", "all GPUs of the system")]
-Nodes = Annotated[int | None, _Count("--nodes", "Nodes of a described system.", "as it says, mostly 1")]
+Ranks = Annotated[int | None, _Count("-g --ranks --ngpus", "Number of ranks.", "every GPU, or 2 on a CPU")]
+RanksOfSystem = Annotated[int | None, _Count("-g --ranks --ngpus", "Number of ranks.", "every GPU of the system")]
+Nodes = Annotated[int | None, _Count("--nodes", "Number of nodes of a described system.", "as described, usually 1")]
 RanksOfNode = Annotated[
-    int | None, _Count("--ranks-per-node", "GPUs to use of each node of a described system.", "all")
+    int | None, _Count("--ranks-per-node", "GPUs to use on each node of a described system.", "all")
 ]
-Smallest = Annotated[Size, Opt("-b --minbytes", "Smallest message.", unit=SIZE, least=1)]
-Largest = Annotated[Size | None, Opt("-e --maxbytes", "Largest message.", "what memory allows up to 128M", unit=SIZE)]
-LargestPredicted = Annotated[Size | None, Opt("-e --maxbytes", "Largest message.", "8G", unit=SIZE)]
+Smallest = Annotated[Size, Opt("-b --minbytes", "Smallest message size.", unit=SIZE, least=1)]
+Largest = Annotated[Size | None, Opt("-e --maxbytes", "Largest message size.", "128M if it fits in memory", unit=SIZE)]
+LargestPredicted = Annotated[Size | None, Opt("-e --maxbytes", "Largest message size.", "8G", unit=SIZE)]
 Factor = Annotated[float, Opt("-f --stepfactor", "Factor between sizes.")]
 SizeStep = Annotated[
-    Size | None, Opt("-i --stepbytes", "Bytes between sizes, instead of a factor.", unit=SIZE, least=1)
+    Size | None, Opt("-i --stepbytes", "Step between sizes in bytes, instead of a factor.", unit=SIZE, least=1)
 ]
 Datatypes = Annotated[Names, Opt("-d --datatype", "Element types.", unit=NAMES, complete="datatypes.DATATYPES")]
 Reductions = Annotated[Names, Opt("--redop", "Reductions.", unit=NAMES, complete="datatypes.REDUCTIONS")]
-Root = Annotated[int, Opt("-r --root", "Root rank of collectives that have one.")]
-InPlace = Annotated[bool, Opt("--in-place", "Send from and receive into one buffer.")]
-Timeout = Annotated[Time, Opt("-T --timeout", "Time without progress that fails a case.", unit=TIME, most=LONGEST)]
+Root = Annotated[int, Opt("-r --root", "Root rank of rooted collectives.")]
+InPlace = Annotated[bool, Opt("--in-place", "Send from and receive into the same buffer.")]
+Timeout = Annotated[Time, Opt("-T --timeout", "Fail a case after this time without progress.", unit=TIME, most=LONGEST)]
 Out = Annotated[
     Path | str | None,
     Opt(
         "-o --out",
-        "Folder to make for run file and plots.",
+        "New folder for run file and plots.",
         metavar="FOLDER",
-        library="New folder in which the run is stored; without it nothing is stored.",
+        library="New folder for the run; by default the run is not stored.",
     ),
 ]
-RunsMachine = Annotated[str | None, OfMachine("The machine: a preset or FILE.toml.", "as the run file says")]
+RunsMachine = Annotated[str | None, OfMachine("The machine: a preset or FILE.toml.", "the machine in the run file")]
 
 
 def parse_slow(texts: Sequence[str], ranks: int, usual_factor: float) -> tuple[tuple[int, float], ...]:
-    """Return the rank and its factor of computing from `1` or `1:1.5`."""
+    """Return ranks and their slowdown factors from texts such as `1` or `1:1.5`."""
     slow: dict[int, float] = {}
     for text in texts:
         word, colon, factor = text.strip().partition(":")
         if not word.isdecimal() or not int(word[:9]) < ranks:
             raise UsageError(f"--slow-rank {text} is no rank of {ranks}; choose from 0 to {ranks - 1}, such as 0:1.5")
         if int(word) in slow:
-            raise UsageError(f"--slow-rank {int(word)} is given twice; give each rank once")
+            raise UsageError(f"--slow-rank {int(word)} appears twice; give each rank once")
         match = QUANTITY.fullmatch(factor if colon else f"{usual_factor}")
         number = float(match[1]) if match and not match[2] else 0.0
         if not 1 <= number <= _SLOWEST:
-            raise UsageError(f"--slow-rank {text} is slow by no factor; give one from 1 to {_SLOWEST:g}, such as 0:1.5")
+            raise UsageError(f"--slow-rank {text} has no valid factor; give one from 1 to {_SLOWEST:g}, such as 0:1.5")
         slow[int(word)] = number
     return tuple(sorted(slow.items()))
 
 
 RunOrPath = Run | Path | str
-"""A run, or where its file or the folder of it is."""
+"""A run, or the path of its file or folder."""
 
 
 def read(path: Path | str) -> Run:
-    """Read a run file, or the one in a folder: header, typed results, and whether it is complete.
+    """Read a run file: header, typed results, and whether the run is complete.
 
-    `run.results` has a Measurement, Prediction, Reported, Skipped or Failed a row, and others for steps, training and
-    explanations: times in seconds, sizes in bytes, rates in bytes per second.  `run.rows()` has them as flat records,
-    `run.to_pandas()` and `run.to_arrow()` as a table, where pandas or pyarrow is installed.
+    `run.results` holds one Measurement, Prediction, Reported, Skipped or Failed for each row, and other classes for
+    steps, training and explanations. Times are in seconds, sizes in bytes, rates in bytes per second. `run.rows()`
+    returns flat records; `run.to_pandas()` and `run.to_arrow()` return a table and need pandas or pyarrow.
 
     Args:
         path: The run file, or its folder.
 
     Returns:
-        The run.  Rows that cannot be read are warned of, and stand in `run.left_out`.
+        The run. Unreadable rows cause a warning and are listed in `run.left_out`.
 
     Raises:
-        RunFileError: This is no run file; the message names file and line.
+        RunFileError: The file is not a run file; the message names file and line.
 
     >>> import collbench
     >>> run = collbench.read("results/cpu-2-ranks")
@@ -145,5 +145,5 @@ def as_run(run: RunOrPath) -> Run:
 
 
 def runs_of(runs: RunOrPath | Sequence[RunOrPath]) -> list[Run]:
-    """Return a run or several, read from their files where they are paths."""
+    """Return one or several runs as a list; paths are read from their files."""
     return [as_run(run) for run in ([runs] if isinstance(runs, Run | Path | str) else runs)]

@@ -1,4 +1,4 @@
-"""Results: what a case yields, as kinds that answer the same questions; commands have more of them (`rows.py`)."""
+"""Results of cases, as kinds with the same interface; commands add more."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TypeVar
@@ -12,7 +12,7 @@ __all__ += ["Outcome", "Prediction", "Repeated", "Reported", "Result", "Sampled"
 __all__ += ["by_key", "family", "observed", "timed"]
 
 Result = CaseResult
-"""Any result; in a run file the field `kind` tells which."""
+"""Any result; in a run file the field `kind` names its class."""
 
 ROWS = (Measurement, Reported, Skipped, Failed, Explanation, Prediction)
 """Kinds of results that several commands know."""
@@ -22,7 +22,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def by_key(values: Iterable[Value], key: Callable[[Value], Key]) -> dict[Key, list[Value]]:
-    """Return values by their key, keys and values in the order in which they come."""
+    """Group values by key, in order of appearance."""
     groups: dict[Key, list[Value]] = {}
     for value in values:
         groups.setdefault(key(value), []).append(value)
@@ -30,7 +30,7 @@ def by_key(values: Iterable[Value], key: Callable[[Value], Key]) -> dict[Key, li
 
 
 def timed(results: Iterable[Result | Timed]) -> Iterator[Timed]:
-    """Yield collectives that have a time: measured or reported, right and not disturbed; or predicted.  No work."""
+    """Yield collectives with a valid time: measured or reported, right and undisturbed, or predicted. No work."""
     for result in results:
         if not isinstance(result, Timed) or result.case.work:
             continue

@@ -1,4 +1,4 @@
-"""The common part of all results, and of results with a time."""
+"""The base class of all results, and of results with a time."""
 
 import math
 from collections.abc import Sequence
@@ -14,45 +14,45 @@ from collbench.units import FASTEST, SLOWEST, counted, format_size
 
 
 class Answers(Shown):
-    """The questions that every kind of result answers; a kind overrides some, often by a field."""
+    """The common interface of all kinds of result; a kind overrides some members, often by a field."""
 
-    origin: ClassVar[str] = "measured"  # how its numbers came to be known: measured, imported, predicted; "" for none
+    origin: ClassVar[str] = "measured"  # origin of its numbers: measured, imported, predicted; "" for none
     usual: ClassVar[Outcome] = Outcome.OK  # the outcome unless the data is wrong
 
     platform: str = ""  # platform of the ranks; `model` for a prediction
-    reason: str = ""  # why there is no time; empty where there is one
-    floor: float | None = None  # seconds that the ranks took meanwhile to copy the fewest bytes the case must move
-    estimate: float | None = None  # seconds that the library itself expected of an operation
-    enqueue: float | None = None  # seconds of the host to enqueue an operation
-    library_bytes: int | None = None  # bytes of a rank's device that the library had taken by then
+    reason: str = ""  # why there is no time, or ""
+    floor: float | None = None  # seconds to copy the case's fewest bytes during the run
+    estimate: float | None = None  # the library's own estimate in seconds
+    enqueue: float | None = None  # the host's seconds to enqueue an operation
+    library_bytes: int | None = None  # device memory used by the library, in bytes per rank
     algorithm: str = ""  # the algorithm that the library ran by its own log, or that a model expects it to choose
     protocol: str = ""  # the protocol, likewise; of a symmetric kernel of NCCL its name
-    digest: str = ""  # a digest of the bits of a sum of random values; empty where it is of no such sum
-    channels: int | None = None  # on which the library ran by its own log; None where copy engines moved it, or unsaid
+    digest: str = ""  # a digest of the bits of a sum of random values, or ""
+    channels: int | None = None  # from the library's log; None for copy engines or if unknown
 
     @property
     def contradiction(self) -> str:
-        """A contradiction between fields that are each possible; empty if there is none."""
+        """A contradiction between fields that are each valid, or ""."""
         return ""
 
     @property
     def method(self) -> str:
-        """Algorithm and protocol that were run, or that a model expects: `ring/ll`; empty where nobody says."""
+        """Algorithm and protocol that ran or are predicted, as in `ring/ll`; empty if unknown."""
         return "/".join(filter(None, (self.algorithm, self.protocol)))
 
     @property
     def ran(self) -> str:
-        """The method, and on how many channels: `ring/ll, 4 channels`."""
+        """The method and its channels: `ring/ll, 4 channels`."""
         return ", ".join(filter(None, (self.method, counted(self.channels, "channel") if self.channels else "")))
 
 
 class _Facts(Answers, Record, frozen=True, kw_only=True, tag_field="kind"):
-    """Facts that may be known of any result.  The field `kind` of a line in a run file tells its kind of result."""
+    """Optional facts of any result. A run file's field `kind` names the class of result."""
 
-    note: Note = NO_NOTE  # facts about how the numbers came to be
-    library: str = ""  # product and version of the library that it called, where the implementation's name has none
-    mismatch: CheckFailure | None = None  # fault found by the check; None if it found none, or did not run
-    scheduling: Scheduling | None = None  # whether the ranks had their cores; None where it is not known
+    note: Note = NO_NOTE  # caveats of the numbers
+    library: str = ""  # product and version of the called library, if the implementation's name lacks them
+    mismatch: CheckFailure | None = None  # failure found by the check, or None
+    scheduling: Scheduling | None = None  # whether the ranks kept their cores; None if unknown
 
 
 class CaseResult(_Facts, frozen=True):
@@ -66,47 +66,47 @@ class CaseResult(_Facts, frozen=True):
 
     @property
     def curve(self) -> tuple[Case, str]:
-        """The common part of a curve's points: the case without its size, and the implementation."""
+        """The key of the result's curve: the case without its size, and the implementation."""
         return self.case.kind, self.implementation
 
     @property
     def what(self) -> str:
-        """All of it in words: `allreduce, float, sum, 2 ranks, 1 GiB, ring-flags`."""
+        """The result's case in words: `allreduce, float, sum, 2 ranks, 1 GiB, ring-flags`."""
         return f"{self.case.title}, {format_size(self.case.nbytes)}, {self.implementation}"
 
     @property
     def predicted(self) -> bool:
-        """Whether a model says so, and nobody measured it."""
+        """Whether the time is predicted, not measured."""
         return self.origin == "predicted"
 
     @property
     def wrong(self) -> str:
-        """The fault of the received data, in words; empty if none is known."""
+        """The fault of the received data in words, or ""."""
         return str(self.mismatch or "")
 
     @property
     def right(self) -> bool:
-        """Whether there is a time that was measured, here or by another tool, and no result known to be wrong."""
+        """Whether a time was measured, by collbench or another tool, and no result is known to be wrong."""
         return bool(self.times) and not self.mismatch
 
     @property
     def times(self) -> tuple[float, ...]:
-        """Seconds of an operation: all samples, or one figure that stands for them; empty where there are none."""
+        """Seconds per operation: all samples, or a single figure; empty without a time."""
         return ()
 
     @property
     def label(self) -> str:
-        """The implementation as people are shown it, with its library where that is known: `mpi: MPICH 5.0.2`."""
+        """The displayed name of the implementation, with its library if known: `mpi: MPICH 5.0.2`."""
         return labelled(self.implementation, self.library)
 
     @property
     def disturbed(self) -> bool:
-        """Whether ranks were off their cores in too many samples for the time to count."""
+        """Whether ranks were off their cores in too many samples."""
         return bool(self.scheduling and self.scheduling.disturbed)
 
     @property
     def check(self) -> str:
-        """A table's word on a result with a time: `ok`, `predicted`, or what disturbed it."""
+        """A table's verdict on a result with a time: `ok`, `predicted`, or the disturbance."""
         return str(self.scheduling) if self.disturbed else self.usual.value
 
     @property
@@ -118,7 +118,7 @@ class CaseResult(_Facts, frozen=True):
 
     @property
     def problem(self) -> str:
-        """Why there is no time that is right: `skipped: allreduce only`; empty where there is one."""
+        """Why there is no right time, as in `skipped: allreduce only`, or ""."""
         return f"WRONG: {self.wrong}" if self.wrong else ""
 
     def describe(self) -> str:
@@ -127,7 +127,7 @@ class CaseResult(_Facts, frozen=True):
 
 
 class Timed(CaseResult, frozen=True):
-    """A result with a time, measured or predicted: all that tables, plots and comparisons need of either."""
+    """A result with a time, measured or predicted: the interface for tables, plots and comparisons."""
 
     @property
     def typical(self) -> float:
@@ -136,7 +136,7 @@ class Timed(CaseResult, frozen=True):
 
     @property
     def band(self) -> tuple[float, float]:
-        """Seconds between which it should lie; NaN where that is not known."""
+        """Lower and upper bound in seconds; NaN if unknown."""
         raise NotImplementedError
 
     @property
@@ -175,17 +175,17 @@ class Observed(Timed, frozen=True):
 
     @property
     def typical(self) -> float:
-        """The median of all times that are known, which may be a single mean."""
+        """The median of all known times, or a single mean."""
         return self.percentile(50)
 
     @property
     def round_times(self) -> tuple[float, ...]:
-        """Seconds of an operation in each round; of a result that was not repeated, one figure."""
+        """Seconds per operation in each round; a single figure without rounds."""
         return (self.typical,)
 
     @property
     def worst(self) -> Self:
-        """The result by its slowest round, where another tool repeated it: no median may hide that one."""
+        """The result by its slowest round, if another tool repeated it, since a median may hide that round."""
         return self
 
     @property
@@ -195,17 +195,17 @@ class Observed(Timed, frozen=True):
 
     @property
     def band(self) -> tuple[float, float]:
-        """The interval; NaN, which Matplotlib leaves out, where too few samples were taken to have one."""
+        """The interval; NaN, which Matplotlib omits, if there are too few samples."""
         low, high = self.interval
         return (low, high) if math.isfinite(high) else (math.nan, math.nan)
 
 
 class Repeated(CaseResult, frozen=True):
-    """A result of one of several rounds or starts of the ranks, which can be joined."""
+    """A result of one round or start of the ranks, which can be joined with others."""
 
     @property
     def launches(self) -> int:
-        """Operations, or steps, that each sample is the mean of."""
+        """Number of operations or steps in each sample, which is their mean."""
         return 1
 
     def joined(self, results: Sequence[Self]) -> Self:
@@ -214,11 +214,11 @@ class Repeated(CaseResult, frozen=True):
 
 
 class Sampled(Observed, Repeated, frozen=True):
-    """A result that was sampled here."""
+    """A result that collbench sampled."""
 
 
 class FromModel(Answers):
-    """A Timed result that a model predicts, with the band in which nine of ten should lie."""
+    """A predicted result, with the band that should hold nine of ten measurements."""
 
     origin = "predicted"
     usual = Outcome.PREDICTED
@@ -232,11 +232,11 @@ class FromModel(Answers):
 
     @property
     def band(self) -> tuple[float, float]:
-        """The seconds between which nine of ten should lie."""
+        """The bounds in seconds that should hold nine of ten measurements."""
         return self.low, self.high
 
     @property
     def contradiction(self) -> str:
-        """A time that is none."""
+        """An invalid time."""
         possible = FASTEST < self.typical < SLOWEST
         return "" if possible else "a time that is none: its parts add up to less than 1e-15 s, or more than 1e9 s"

@@ -1,4 +1,4 @@
-"""Results of collectives: measured, reported by another tool, predicted, explained, or absent for a reason."""
+"""Results of collectives: measured, reported, predicted, explained, skipped or failed."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,19 +22,19 @@ from collbench.units import FASTEST, Count, Duration, Seconds
 class Measurement(Sampled, frozen=True, tag="measurement"):
     """Checked samples of one case by one implementation: seconds per operation of the slowest rank, in order."""
 
-    launches: int  # operations that each sample is the mean of
+    launches: int  # operations in each sample, which is their mean
     seconds: tuple[Seconds, ...]
-    estimate: Seconds | None = None  # that the library itself expected of an operation
+    estimate: Seconds | None = None  # the library's own estimate
     algorithm: str = ""  # that the library ran by its own log, on rank 0
     protocol: str = ""
     channels: Count | None = None  # on which it ran
-    enqueue: Seconds | None = None  # of the host, to enqueue an operation without a graph
-    library_bytes: Count | None = None  # bytes of a rank's device that the library had taken by then
+    enqueue: Seconds | None = None  # the host's time to enqueue an operation without a graph
+    library_bytes: Count | None = None  # device memory used by the library, in bytes per rank
     rounds: tuple[int, ...] = ()  # samples in each round of an interleaved run, in order
-    floor: Seconds | None = None  # that the ranks took meanwhile to copy the fewest bytes the case must move
-    barrier: Seconds | None = None  # of a barrier of the ranks meanwhile, by flags: how far their cores are apart
-    errors: Study | None = None  # of its wire format, found in the same run, where it is not exact
-    spread: Spread | None = None  # of the medians of several starts of the ranks, each of which is a round
+    floor: Seconds | None = None  # to copy the case's fewest bytes during the run
+    barrier: Seconds | None = None  # of a barrier by flags during the run: latency between cores
+    errors: Study | None = None  # of a wire format that is not exact, from the same run
+    spread: Spread | None = None  # of the medians of several starts; each start is a round
 
     @property
     def times(self) -> tuple[float, ...]:
@@ -43,13 +43,13 @@ class Measurement(Sampled, frozen=True, tag="measurement"):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the median: of what another start would give too, where ranks were started several times."""
+        """95 % interval of the median; with several starts it includes the spread between starts."""
         if not self.spread:
             return stats.median_interval(self.times)
         return self.spread.interval(self.typical, len(self.rounds))
 
     def by_round(self) -> list[tuple[float, ...]]:
-        """Return the samples of every round; all of them as one round where the run was not interleaved."""
+        """Return the samples of every round; a run without interleaving is one round."""
         ends = list(accumulate(self.rounds or (len(self.seconds),), initial=0))
         return [self.seconds[first:last] for first, last in pairwise(ends)]
 
@@ -76,7 +76,7 @@ def _median_known(values: Iterable[float | None]) -> float | None:
 
 
 def sample_in_words(results: Iterable[CaseResult]) -> str:
-    """Return `the mean of 64 to 4,096 operations`, where samples are means; else nothing."""
+    """Return text such as `the mean of 64 to 4,096 operations` if samples are means, else ""."""
     counts = {result.launches for result in results if isinstance(result, Measurement) and result.times}
     least, most = min(counts, default=1), max(counts, default=1)
     if most == 1:
@@ -85,16 +85,16 @@ def sample_in_words(results: Iterable[CaseResult]) -> str:
 
 
 class Reported(Observed, frozen=True, tag="reported"):
-    """Another tool's result of a case, and how far it can be relied on: nobody here checked it."""
+    """Another tool's result of a case, with its evidence; collbench did not check it."""
 
     origin: ClassVar[str] = "imported"
 
-    seconds: Duration  # of an operation, as printed; 0 where the tool printed none
+    seconds: Duration  # per operation, as printed; 0 if not printed
     statistic: str  # statistic over operations and ranks: "mean of 20 operations, mean over ranks"
     wrong_elements: int | None = None  # that the tool found; None if it did not look
-    samples: tuple[Seconds, ...] = ()  # of single operations, if it printed those too
+    samples: tuple[Seconds, ...] = ()  # of single operations, if printed
     printed: Mapping[str, Any] = {}  # fields as printed, by the format's names
-    rounds: tuple[Seconds, ...] = ()  # of the case, of which `seconds` is the median, where it has several rows
+    rounds: tuple[Seconds, ...] = ()  # of a case with several rows; `seconds` is their median
 
     @property
     def wrong(self) -> str:
@@ -114,17 +114,17 @@ class Reported(Observed, frozen=True, tag="reported"):
 
     @property
     def check(self) -> str:
-        """The number's worth, in words: another tool reported it, and checked it or not."""
+        """The verdict: reported by another tool, checked or not."""
         return f"reported {self.figure}{', not checked' if self.wrong_elements is None else ''}"
 
     @property
     def right(self) -> bool:
-        """Whether there is a time and no wrong element; some tools do not look for any."""
+        """Whether there is a time and no known wrong element; some tools do not check."""
         return self.seconds > 0 and not self.wrong
 
     @property
     def times(self) -> tuple[float, ...]:
-        """The samples, or the one figure that was printed."""
+        """The samples, or the printed figure."""
         return self.samples or (self.seconds,)
 
     @property
@@ -134,17 +134,17 @@ class Reported(Observed, frozen=True, tag="reported"):
 
     @property
     def band(self) -> tuple[float, float]:
-        """The fastest and the slowest round, where there are several; else the interval."""
+        """The fastest and the slowest of several rounds, else the interval."""
         return (min(self.rounds), max(self.rounds)) if self.rounds else super().band
 
     @property
     def worst(self) -> Self:
-        """The result by its slowest round; itself where there is one."""
+        """The result by its slowest round; itself if it has one round."""
         return replace(self, seconds=max(self.rounds), samples=()) if self.rounds else self
 
 
 class Prediction(FromModel, Timed, frozen=True, tag="prediction"):
-    """The model's time of a case: seconds of an operation, and the band in which nine of ten should lie."""
+    """The model's time of a case: seconds per operation, and the band that should hold nine of ten measurements."""
 
     seconds: Seconds
     low: Seconds
@@ -160,7 +160,7 @@ class Prediction(FromModel, Timed, frozen=True, tag="prediction"):
 
 
 class Untimed(CaseResult, frozen=True):
-    """A case without a time, and why."""
+    """A case without a time, with the reason."""
 
     origin: ClassVar[str] = ""
 
@@ -169,18 +169,18 @@ class Untimed(CaseResult, frozen=True):
 
     @property
     def problem(self) -> str:
-        """Why it has no time: `skipped: allreduce only`."""
+        """The reason: `skipped: allreduce only`."""
         return f"{'FAILED' if self.usual.bad else self.usual.value}: {self.reason}"
 
 
 class Skipped(Untimed, frozen=True, tag="skipped"):
-    """An implementation that cannot do this case, and why."""
+    """An implementation that does not support this case, with the reason."""
 
     usual: ClassVar[Outcome] = Outcome.SKIPPED
 
 
 class Failed(Untimed, frozen=True, tag="failed"):
-    """A case that crashed or hung, and how."""
+    """A case that crashed or hung, with the reason."""
 
     usual: ClassVar[Outcome] = Outcome.FAILED
 
@@ -190,12 +190,12 @@ PHASES = (WAITED, MOVED, ADDED, PUBLISHED)
 """Activities of a rank in an operation: wait for another, move bytes, add and move, make results visible."""
 LAUNCH = "launch"
 PARTS = (LAUNCH, *PHASES)
-"""Everything that an operation's time can go to."""
-_ANOTHER = 0.5  # share of an operation's time; a log that adds more has changed the operation
+"""All categories of an operation's time."""
+_ANOTHER = 0.5  # largest overhead of logging, as a share of an operation's time
 
 
 class Span(NamedTuple):
-    """Part of a track: a phase, when it began after the track did, and how long it took; both in seconds."""
+    """Part of a track: a phase, its start after the track's start, and its duration, in seconds."""
 
     phase: str
     start: float
@@ -211,23 +211,23 @@ class Track(Record, frozen=True):
     seconds: Duration
     spent: Annotated[Mapping[str, Duration], Meta(min_length=len(PHASES))]  # seconds by phase
     spans: tuple[Span, ...]  # in order
-    lost: Count = 0  # spans that found no room in the log; `spent` has them
+    lost: Count = 0  # spans that did not fit in the log, but count in `spent`
 
 
 class Explanation(CaseResult, frozen=True, tag="explanation"):
     """Where the time of a checked operation went."""
 
     platform: str
-    seconds: Seconds  # of an operation, as it is measured: the median
-    traced: Seconds  # the same while a log is written
-    tracks: tuple[Track, ...]  # of one typical operation; none for a library, which cannot be looked into
+    seconds: Seconds  # median per operation, without logging
+    traced: Seconds  # the same with logging
+    tracks: tuple[Track, ...]  # of one typical operation; none for a library
     algorithm: str = ""  # that a library ran by its own log, on rank 0
     protocol: str = ""
     channels: Count | None = None  # on which it ran
 
     @property
     def contradiction(self) -> str:
-        """A phase that a track leaves out, or a log without time."""
+        """A phase missing from a track, or a log without time."""
         if not all(track.spent.keys() >= set(PHASES) for track in self.tracks):
             return f"a track that does not say what was spent on {', '.join(PHASES)}"
         return "its log holds no time at all" if self.tracks and not sum(map(self.spent, PARTS)) > 0 else ""
@@ -238,30 +238,30 @@ class Explanation(CaseResult, frozen=True, tag="explanation"):
         return True
 
     def spent(self, part: str) -> float:
-        """Return the seconds in a phase, the mean over the ranks' longest tracks; NaN without tracks.
+        """Return the seconds in a phase, averaged over the ranks' longest tracks; NaN without tracks.
 
-        LAUNCH is the time in no phase: before, behind and between kernels.
+        LAUNCH is the time outside all phases: before, after and between kernels.
         """
         if not self.tracks:
             return math.nan
         if part == LAUNCH:
             return max(0.0, self.traced - sum(map(self.spent, PHASES)))
 
-        # Of a rank's blocks the slowest counts: sorted last, it stays.
+        # A rank's slowest block counts: sorted last, it remains.
         longest = {track.rank: track for track in sorted(self.tracks, key=lambda track: track.seconds)}
         return fmean(track.spent[part] for track in longest.values())
 
     def share(self, part: str) -> float:
-        """Return the share of a part in the time of all; 0 where the clock saw no time pass, NaN without tracks."""
+        """Return a part's share of the total; 0 if no time passed, NaN without tracks."""
         whole = sum(map(self.spent, PARTS))
         return self.spent(part) / whole if whole else 0.0
 
     @property
     def overhead(self) -> float:
-        """The overhead of keeping the log, as a share of the time without it."""
+        """The overhead of logging, as a share of the time without it."""
         return self.traced / self.seconds - 1
 
     @property
     def altered(self) -> str:
-        """A remark where the log made another program of the operation, with the time it added; empty elsewhere."""
+        """A remark, with the added time, if logging changed the operation too much; else ""."""
         return f"logged: {self.overhead:+.0%}, another program" if self.overhead > _ANOTHER else ""

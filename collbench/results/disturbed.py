@@ -1,7 +1,7 @@
-"""Disturbed rows: ranks were off their cores in too many samples for the time to count.
+"""Disturbed rows: ranks were off their cores in too many samples.
 
-`Scheduling.disturbed` decides, by the share of a row's samples that are spoiled (`SchedulingWatch.spoiled`, of which
-platforms/processes.py says when one is).  A disturbed row is shown, and left out of comparisons.
+`Scheduling.disturbed` decides by the share of a row's spoiled samples (`SchedulingWatch.spoiled` in
+platforms/processes.py). A disturbed row is shown, but left out of comparisons.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,41 +12,41 @@ from collbench.records import Record
 from collbench.results.facts import Outcome
 
 DISTURBED_SHARE = 0.25
-"""Share of a result's samples with a rank off its core from which on the result is disturbed."""
+"""Share of samples with a rank off its core at which a result counts as disturbed."""
 
 
 class Scheduling(Record, frozen=True):
-    """The scheduling of the ranks on CPUs while the samples of a result were taken.
+    """The scheduling of CPU ranks during a result's samples.
 
-    A rank that another program pushes off its core makes all ranks wait, for milliseconds where the operation takes a
+    A rank that another program displaces from its core makes all ranks wait milliseconds for an operation of a
     microsecond.
     """
 
-    off_core: float = 0.0  # share of the samples that a rank spent off its core, although they were repeated
-    repeated: int = 0  # samples that were taken again for that reason
+    off_core: float = 0.0  # share of samples with a rank off its core, after repeats
+    repeated: int = 0  # samples repeated for that reason
     switches: int = 0  # involuntary context switches of all ranks, also in repeated samples
-    cores: tuple[tuple[int, ...], ...] = ()  # on which each rank ran; empty where it is not known
+    cores: tuple[tuple[int, ...], ...] = ()  # cores of each rank; empty if unknown
 
     @property
     def disturbed(self) -> bool:
-        """Whether too many samples are spoiled for the time to describe the implementation."""
+        """Whether too many samples are spoiled."""
         return self.off_core > DISTURBED_SHARE
 
     def __str__(self) -> str:
-        """Return `disturbed: ranks had to wait for a core in 80% of the samples`, or nothing where they were not."""
+        """Return text such as `disturbed: ranks had to wait for a core in 80% of the samples`, or ""."""
         if not self.disturbed:
             return ""
         return f"disturbed: ranks had to wait for a core in {self.off_core:.0%} of the samples"
 
     @classmethod
     def of_ranks(cls, spoiled: Sequence[Sequence[bool]]) -> Self:
-        """Return the scheduling of samples of which each rank says whether it was off its core."""
+        """Return the scheduling of samples, given whether each rank was off its core."""
         samples = [any(ranks) for ranks in zip(*spoiled, strict=True)]
         return cls(sum(samples) / max(1, len(samples)))
 
     @classmethod
     def joined(cls, rounds: Iterable[tuple[Self | None, int]]) -> Self | None:
-        """Return the joint scheduling of rounds, each with its number of samples; None if none is known."""
+        """Return the combined scheduling of rounds, weighted by samples; None if none is known."""
         known = [(part, samples) for part, samples in rounds if part]
         if not known:
             return None
@@ -62,11 +62,11 @@ class Scheduling(Record, frozen=True):
 
 
 class Row(Protocol):
-    """A result, as far as it matters here."""
+    """The members of a result that this module uses."""
 
     @property
     def scheduling(self) -> Scheduling | None:
-        """The scheduling of its ranks, where it is known."""
+        """The scheduling of its ranks, if known."""
 
     @property
     def disturbed(self) -> bool:
@@ -78,13 +78,13 @@ class Row(Protocol):
 
 
 def disturbed_in_words(rows: Sequence[Row]) -> str:
-    """Return how many rows are disturbed, and what to do about them; nothing where there are none."""
+    """Return the number of disturbed rows, with advice, or ""."""
     disturbed = [row for row in rows if row.disturbed]
     if not disturbed:
         return ""
     others, helps = " or other ranks", "Close them, leave out --bind none,"
 
-    # A rank that stayed on one core was bound to it, so no other rank was in its way.
+    # A rank that stayed on one core was bound to it, so no other rank displaced it.
     if any(row.scheduling and max(map(len, row.scheduling.cores), default=1) == 1 for row in disturbed):
         others, helps = "", "Close them"
     judged = sum(row.outcome is not Outcome.SKIPPED for row in rows)
@@ -92,7 +92,7 @@ def disturbed_in_words(rows: Sequence[Row]) -> str:
 
 
 def disturbed_count_in_words(disturbed: int, rows: int, others: str = "", helps: str = "Close them") -> str:
-    """Return how many of these rows other programs (and these others) disturbed, and what helps."""
+    """Return how many rows other programs (and these *others*) disturbed, with advice."""
     was, are = ("was", "is") if disturbed == 1 else ("were", "are")
     return (
         f"{disturbed} of {rows} rows {was} disturbed by other programs{others} and {are} left out of comparisons. "
@@ -101,6 +101,6 @@ def disturbed_count_in_words(disturbed: int, rows: int, others: str = "", helps:
 
 
 def all_disturbed(rows: Iterable[Row]) -> str:
-    """Return that all rows with a time are disturbed, and what to do about it; nothing where that is not so."""
+    """Return a remark, with advice, if all rows with a time are disturbed, else ""."""
     timed = [row.disturbed for row in rows if row.outcome is not Outcome.SKIPPED]
     return "all rows were disturbed by other programs: close them and run again" if timed and all(timed) else ""

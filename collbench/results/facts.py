@@ -1,4 +1,4 @@
-"""Facts of a result: what became of it, its note, and what its check found."""
+"""Facts about a result: its state, its note and its check."""
 
 import re
 from dataclasses import fields, replace
@@ -8,7 +8,7 @@ from collbench.records import Record
 
 
 class Outcome(Enum):
-    """What became of a case."""
+    """The outcome of a case."""
 
     OK = "ok"
     WRONG = "wrong"
@@ -19,7 +19,7 @@ class Outcome(Enum):
 
     @property
     def alarming(self) -> bool:
-        """Whether a reader must not overlook it: what is broken, and what says more of the machine than of the code."""
+        """Whether to highlight it: failures, and times that describe the machine more than the code."""
         return self.bad or self is Outcome.DISTURBED
 
     @property
@@ -34,12 +34,12 @@ def family(implementation: str) -> str:
 
 
 def labelled(implementation: str, library: str) -> str:
-    """Return the name of an implementation with its library: `mpi: MPICH 5.0.2`, or `nccl: 2.30.4` for NCCL itself."""
+    """Return the implementation's name with its library: `mpi: MPICH 5.0.2`, or `nccl: 2.30.4` for NCCL itself."""
     if not library:
         return implementation
     product, _, version = library.partition(" ")
 
-    # An implementation that has its library's name needs no second one: `nccl@symmetric@2.30.7` becomes
+    # Do not repeat a library's name: `nccl@symmetric@2.30.7` becomes
     # `nccl@symmetric: 2.30.7`.
     if product.lower() == family(implementation) and version:
         return f"{implementation.removesuffix(f'@{version}')}: {version}"
@@ -50,11 +50,11 @@ PACED = "the GPUs waited for the host, which enqueues too slowly: compute more i
 
 
 class Sharing(Record, frozen=True):
-    """More ranks than GPUs: what goes from one rank to another on the same GPU takes no bus."""
+    """More ranks than GPUs: messages between ranks of one GPU take no bus."""
 
     ranks: int
     gpus: int
-    processes: bool = False  # whether a rank is a process; processes on one GPU run in turns
+    processes: bool = False  # whether each rank is a process; processes on one GPU take turns
 
     def __str__(self) -> str:
         who = "processes" if self.processes else "ranks"
@@ -62,33 +62,33 @@ class Sharing(Record, frozen=True):
 
 
 class Note(Record, frozen=True):
-    """Facts about how a number came to be; `str` is their text, empty where nothing is out of the ordinary."""
+    """Caveats of a number; `str` is their text, empty if there are none."""
 
     shared: Sharing | None = None
     oversubscribed: bool = False  # more ranks than cores
-    spin: str = ""  # how a waiting rank spins, where the user chose it
-    picked: str = ""  # the implementation that `auto` took
-    remarks: tuple[str, ...] = ()  # all else, in words
-    bound: bool = False  # of a prediction: a lower bound, with no measurement behind it, so it never wins a comparison
-    paced: bool = False  # by the host, which enqueued more slowly than the devices executed
-    buffers: str = ""  # how those of a library were allocated and registered
+    spin: str = ""  # how waiting ranks spin, if the user chose it
+    picked: str = ""  # the implementation that `auto` selected
+    remarks: tuple[str, ...] = ()  # other caveats, in words
+    bound: bool = False  # a predicted lower bound without measurements; never wins a comparison
+    paced: bool = False  # limited by the host, which enqueued more slowly than the devices executed
+    buffers: str = ""  # allocation and registration of a library's buffers
 
     @staticmethod
     def of(*remarks: str) -> "Note":
-        """Return a note of these remarks, without the empty ones."""
+        """Return a note of the remarks that are not empty."""
         return Note(remarks=tuple(filter(None, remarks)))
 
     def __or__(self, other: "Note") -> "Note":
-        """Return the facts of both notes."""
+        """Combine two notes."""
         if other == NO_NOTE:
             return self
-        # Of either note what it has, and the remarks of both.
+        # Take each fact from the note that has it, and the remarks of both.
         either = {field.name: getattr(self, field.name) or getattr(other, field.name) for field in fields(self)}
         return Note(**either | {"remarks": self.remarks + other.remarks})
 
     @property
     def brief(self) -> "Note":
-        """The note of a row without what is said once of all: sharing, NCCL's variables for it, a library's buffers."""
+        """The note of a row without facts common to all rows: sharing, its NCCL variables, a library's buffers."""
         rest = (remark for remark in self.remarks if not (self.shared and remark.startswith("NCCL_")))
         return replace(self, shared=None, buffers="", remarks=tuple(rest))
 
@@ -108,13 +108,13 @@ class Note(Record, frozen=True):
 
 _BUFFERS = "buffers: "
 NO_NOTE = Note()
-"""Nothing is out of the ordinary."""
+"""No caveats."""
 _SHARED = re.compile(r"(\d{1,9}) (ranks|processes) share (\d{1,9}) GPUs?")
 _CORES = re.compile(r"(oversubscribed)?(?:, )?(?:--spin (\w+))?")
 
 
 def note_of(text: str) -> Note:
-    """Return the note with this text; a part in which no fact is recognised becomes a remark."""
+    """Parse a note from its text; unrecognised parts become remarks."""
     note = Note()
     for part in filter(None, text.split("; ")):
         note |= _fact(part)
@@ -134,23 +134,23 @@ def _fact(part: str) -> Note:
 
 
 class _Failure(Record, frozen=True, tag_field="kind"):
-    """A wrong result's fault: data, memory outside its buffers, or an impossible time; `str` says what and where."""
+    """A failure of a check: wrong data, memory outside buffers, or an impossible time; `str` describes it."""
 
-    wrong = 0  # number of elements of the result that are known to be wrong, on one rank
+    wrong = 0  # known wrong elements of the result, on one rank
 
 
 class Mismatch(_Failure, frozen=True, tag="mismatch"):
-    """The first wrong element of a result (lowest rank, earliest call, lowest index), and how many there are there."""
+    """The first wrong element of a result (lowest rank, earliest call, lowest index), and their number there."""
 
     rank: int
     index: int  # element of the receive buffer
-    chunk: int  # index of the chunk (there is one for each rank) that has it: in a ring, chunk = rank + step
-    got: str  # empty where it is known to differ and no more
+    chunk: int  # index of its chunk, one for each rank; in a ring, chunk = rank + step
+    got: str  # empty if only known to differ
     expected: str
     wrong: int
-    call: int | None = None  # of several calls without a pause between them, counted from 0
+    call: int | None = None  # of several back-to-back calls, counted from 0
     calls: int | None = None  # number of these calls
-    bound: str | None = None  # allowed distance, where the implementation is not exact
+    bound: str | None = None  # allowed distance, if the implementation is not exact
 
     def __str__(self) -> str:
         where = f"rank {self.rank}, element {self.index} (chunk {self.chunk})"
@@ -165,8 +165,8 @@ class Overrun(_Failure, frozen=True, tag="overrun"):
     """Guard bytes before or after a buffer were overwritten."""
 
     rank: int
-    buffer: str  # before or after which they are
-    offset: int  # of the changed byte nearest to the buffer, from its end; negative, from its start
+    buffer: str  # the buffer next to them
+    offset: int  # of the nearest changed byte, from the buffer's end; negative: from its start
     nbytes: int  # changed
 
     def __str__(self) -> str:
@@ -176,7 +176,7 @@ class Overrun(_Failure, frozen=True, tag="overrun"):
 
 
 class Implausible(_Failure, frozen=True, tag="implausible"):
-    """A time that is less than any machine needs, with the arithmetic."""
+    """A time shorter than any machine needs, with the calculation."""
 
     seconds: float  # of an operation, as measured
     reason: str
@@ -189,7 +189,7 @@ class GemmMismatch(_Failure, frozen=True, tag="miscomputed"):
     """The first wrong element of the matrix that a rank computed in steps (lowest rank, row, column)."""
 
     rank: int
-    products: int  # matrix products that the rank should have made by then
+    products: int  # products that the rank should have computed
     row: int
     column: int
     got: str
@@ -202,7 +202,7 @@ class GemmMismatch(_Failure, frozen=True, tag="miscomputed"):
 
 
 class Disagreement(_Failure, frozen=True, tag="disagreement"):
-    """Ranks hold different results, each of which is within the bound: replicas trained with them would drift apart."""
+    """Ranks hold different results, each within the bound: trained replicas would drift apart."""
 
     rank: int
 
@@ -211,14 +211,14 @@ class Disagreement(_Failure, frozen=True, tag="disagreement"):
 
 
 class WeightMismatch(_Failure, frozen=True, tag="unlearned"):
-    """The first weight of an update of a training run that does not follow from its gradients."""
+    """The first weight of a training update that does not follow from its gradients."""
 
     rank: int  # that made the update
     update: str  # of which weights
     index: int
-    got: str  # empty where there is no value to compare
+    got: str  # empty without a value to compare
     expected: str
-    bound: float  # distance that rounding alone explains
+    bound: float  # largest distance due to rounding
     wrong: int
 
     def __str__(self) -> str:
@@ -229,4 +229,4 @@ class WeightMismatch(_Failure, frozen=True, tag="unlearned"):
 
 
 CheckFailure = Mismatch | Overrun | Implausible | GemmMismatch | Disagreement | WeightMismatch
-"""Anything that makes a result wrong; in a run file its field `kind` tells which."""
+"""Any failure of a check; in a run file its field `kind` names the class."""

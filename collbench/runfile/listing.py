@@ -1,4 +1,4 @@
-"""The runs of a folder, newest first, from the headers of their files; and the last run to compare another run with."""
+"""The runs of a folder, newest first, and the last comparable run."""
 
 import contextlib
 import math
@@ -20,28 +20,28 @@ from collbench.runfile.store import CUT_OFF, INTERRUPTED, NAME, Run, read, read_
 from collbench.units import printable
 
 _PATTERNS = (NAME, f"*/{NAME}", f"*/*/{NAME}")  # DIR/run.jsonl, DIR/run/run.jsonl, DIR/run/as-is/run.jsonl
-_END = 2**12  # bytes at the end of a file, in which its last line is looked for
+_END = 2**12  # bytes at the end of a file that are searched for the last line
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A run file of a folder, as far as its header and its last line tell."""
+    """A run file of a folder, from its header and its last line."""
 
     path: Path
-    modified: float  # seconds since 1970 at which it was last written
+    modified: float  # last write, in seconds since 1970
     header: Header = field(default_factory=Header)
     complete: bool = False  # whether its end was written
     status: int = 0  # exit status of its command
-    broken: str = ""  # why it cannot be read
+    broken: str = ""  # why it cannot be read, or ""
 
     @property
     def age(self) -> tuple[float, float]:
-        """The moments by which runs are ordered: when they started, then when they ended."""
+        """The sort key of runs: start, then end."""
         return started(self.header, self.modified), self.modified
 
     @property
     def whole(self) -> bool:
-        """Whether its end was written, and not because of a signal."""
+        """Whether the run ended, and not by a signal."""
         return self.complete and self.status < INTERRUPTED
 
     @property
@@ -51,7 +51,7 @@ class Entry:
 
     @property
     def notes(self) -> list[str]:
-        """Remarks on anything unusual about the run."""
+        """Remarks on the run."""
         if self.broken:
             return ["broken"]
         facts = {
@@ -86,14 +86,14 @@ class Entry:
 
 
 def list_runs(folder: Path) -> list[Entry]:
-    """Return the runs of a folder, and of two levels of folders in it, newest first; UsageError if it is a file."""
+    """Return the runs of a folder and two levels below it, newest first; UsageError for a file."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file; give the folder that the runs are in")
     paths: list[Path] = []
     for pattern in _PATTERNS:
         paths += folder.glob(pattern)
 
-    # Links last, so that a run is listed under the name of its own folder.
+    # Links last, so that a run is listed under its real folder.
     entries: dict[tuple[int, int], Entry] = {}
     for path in sorted(paths, key=lambda path: (path.parent.is_symlink(), path)):
         try:
@@ -110,7 +110,7 @@ def _entry(path: Path, modified: float) -> Entry:
     try:
         header = read_header(path)
 
-        # The last line alone: files may be long.
+        # Read only the last line: files may be long.
         with sanitize.safe_read(path, RunFileError) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _END))
             last = file.read(_END).splitlines()[-1:]
@@ -125,29 +125,29 @@ def _entry(path: Path, modified: float) -> Entry:
 
 
 def started(header: Header, modified: float) -> float:
-    """Return when a run started in seconds since 1970; *modified*, when the file was written, if it does not say."""
+    """Return the start of a run in seconds since 1970, or *modified* if unknown."""
     try:
-        return datetime.fromisoformat(header.started).timestamp()  # local time, where it names no zone
+        return datetime.fromisoformat(header.started).timestamp()  # local time without a zone
     except (ValueError, OverflowError, OSError):
         return modified
 
 
 def shown(path: Path) -> str:
-    """Return a path as it may stand on a terminal; all of it, since people copy it."""
+    """Return a path that is safe on a terminal, in full, since people copy it."""
     return printable(os.fsencode(path).decode(errors="replace"))
 
 
 def last_before(new: Run, folder: Path = DEFAULT) -> Path:
     """Return the run file in *folder* of the newest complete run of the same kind that started before *new*.
 
-    Of the same kind are runs on a topology of the same name, of the same tool and interleaved setting, with a time
-    for one same case or more of the same implementation and platform.  UsageError if there is none.
+    Runs of the same kind share topology name, tool, interleaved setting, and the time of at least one case by the
+    same implementation and platform. UsageError if there is none.
     """
     cases = _cases(new.results)
     if not cases:
         raise UsageError(f"{shown(new.path)} has no right result with a time, so there is nothing to compare")
 
-    # A run that is in memory only comes after all.
+    # A run in memory counts as the newest.
     modified = new.path.stat().st_mtime if new.path.exists() else math.inf
     age = started(new.header, modified), modified
     entries = [entry for entry in list_runs(folder) if not (new.path.exists() and entry.path.samefile(new.path))]
@@ -155,9 +155,9 @@ def last_before(new: Run, folder: Path = DEFAULT) -> Path:
         if not (entry.whole and entry.age < age and _kind(entry.header) == _kind(new.header)):
             continue
 
-        # Of runs that are alike by their headers, the newest with a case in common.
+        # Of runs with matching headers, take the newest with a common case.
         with warnings.catch_warnings(), contextlib.suppress(RunFileError):
-            warnings.simplefilter("ignore", Notice)  # of rows that are left out: they only count less
+            warnings.simplefilter("ignore", Notice)  # about omitted rows
             if not cases.isdisjoint(_cases(read(entry.path).results)):
                 return entry.path
     raise UsageError(

@@ -1,8 +1,8 @@
-"""The contents of run files: the header, and results, cases and sweeps in their lines; and rows as flat records.
+"""The contents of run files: header, results, cases, sweeps, and flat records.
 
-The classes (collbench/results, collbench/cases.py) have types and limits; msgspec checks them.  The same lines are
-messages to and from workers, and JSON for other programs.  Flat records are in bytes, seconds and bytes per second,
-under the names of the tidy CSV; in place of samples they have number, median with 95 % interval, and percentiles.
+The classes (collbench/results, collbench/cases.py) declare types and limits, which msgspec checks. Messages to and
+from workers and JSON for other programs use the same lines. Flat records are in bytes, seconds and bytes per second,
+under the names of the tidy CSV. They replace samples by number, median with 95 % interval, and percentiles.
 """
 
 import json
@@ -33,8 +33,8 @@ from collbench.topology.system import System
 from collbench.units import counted
 
 _FABRICS = ("UCX_", "UCC_", "FI_EFA_", "FI_CXI_", "FI_PROVIDER")
-# Of MPI: transports, algorithms, memory, places of ranks.  Of the same families are addresses and keys of launchers'
-# daemons (orte, ess, plm, oob, I_MPI_HYDRA), which change no time.
+# MPI's transports, algorithms, memory and placement. The same prefixes include addresses and keys of launchers'
+# daemons (orte, ess, plm, oob, I_MPI_HYDRA), which affect no time.
 _PARTS = {
     "OMPI_MCA_": "accelerator bml btl coll hwloc mpool mtl opal_ osc pml rcache rmaps smsc topo",
     "PRTE_MCA_": "hwloc rmaps",
@@ -42,17 +42,17 @@ _PARTS = {
 }
 _MPI = tuple(name + part for name, parts in _PARTS.items() for part in parts.split())
 _PREFIXES = ("NCCL_", "RCCL_", "CUDA_", "MPIR_CVAR_", *_FABRICS, *_MPI, "COLLBENCH_KERNELS", "COLLBENCH_NCCL")
-"""Variables that change what is measured; all others stay out, since an environment holds secrets."""
+"""Variables that affect measurements; others are not stored, since an environment holds secrets."""
 
 ONE_RANK = "one rank alone: nothing crossed a link; start the test on several GPUs, or build it with MPI=1"
 """Remarks on its rows."""
 
 Changes = Mapping[str, str | None]
-"""A change of the environment: variables by name, and their values; None where one shall not be set."""
+"""A change of the environment: values by variable; None unsets one."""
 
 
 class Environment(Shown, Record, frozen=True, kw_only=True):
-    """Where a run was measured, with which versions, and with which variables that change the numbers."""
+    """Host, versions, and variables that affect the numbers of a run."""
 
     host: str = ""
     system: str = ""
@@ -61,33 +61,33 @@ class Environment(Shown, Record, frozen=True, kw_only=True):
 
 
 class TopologyPart(Shown, Topology, frozen=True, kw_only=True):
-    """The connection of the ranks, and facts about it from logs of other tools and predictions."""
+    """The connection of the ranks, with facts from other tools' logs and predictions."""
 
     name: str = ""
     shared: bool = False  # whether ranks share a GPU
-    nodes: int = 0  # 0: not known, for example if a foreign log lists only some of its ranks
+    nodes: int = 0  # 0: unknown, for example if a foreign log lists only some ranks
     listed: int = 0
-    uneven: tuple[int, ...] = ()  # ranks of each host of a foreign log, where they differ
-    racks: int = 0  # as NVLinks join hosts, by a foreign log; 0: not known
-    hosts: tuple[str, ...] = ()  # of a foreign log that names several
-    copies: int = 0  # of a foreign test that ran so often side by side, each by itself; 0: it ran once
+    uneven: tuple[int, ...] = ()  # ranks of each host in a foreign log, if unequal
+    racks: int = 0  # groups of hosts joined by NVLink in a foreign log; 0: unknown
+    hosts: tuple[str, ...] = ()  # in a foreign log that names several
+    copies: int = 0  # independent copies of a foreign test that ran side by side; 0: one
     model: bool = False  # whether the run is predicted
-    system: System | None = None  # for which it is
-    what_ifs: tuple[str, ...] = ()  # with these changes
-    streamed_from: int = 0  # bytes from which on copies between CPU ranks go past the caches; 0: they do not
+    system: System | None = None  # the predicted system
+    what_ifs: tuple[str, ...] = ()  # changes to the predicted system
+    streamed_from: int = 0  # bytes from which copies between CPU ranks bypass the caches; 0: never
     curves: str = ""  # the origin of the communication times of a plan
 
     to_json = Record.to_json
 
     @property
     def copied(self) -> str:
-        """A sentence on a log of a test that ran several times side by side; empty for any other run."""
+        """A sentence on a test that ran several times side by side, or ""."""
         what = f"{self.copies} copies of the test on {counted(self.ranks, 'rank')} ran side by side"
         return f"{what}: nothing crossed between them; build it with MPI=1" if self.copies else ""
 
     @classmethod
     def of(cls, topology: Topology, nodes: int, streamed_from: int = 0) -> Self:
-        """Return a discovered topology with its name; of CPUs on several nodes only the first is discovered."""
+        """Return a discovered topology with its name; CPUs are discovered on the first node only."""
         name = topology.name
         if topology.sockets and nodes > 1:
             ranks, _, what = name.partition(" on ")
@@ -97,7 +97,7 @@ class TopologyPart(Shown, Topology, frozen=True, kw_only=True):
 
 
 class ForeignTest(Shown, Record, frozen=True, kw_only=True):
-    """A test that another tool carried out, and what an export needs to write it as it was."""
+    """A test by another tool, with the data to export it unchanged."""
 
     format: str = ""
     tool: str = ""
@@ -124,7 +124,7 @@ class Interleaved(Shown, Record, frozen=True, kw_only=True):
     """The arm of this run among two settings measured in turn."""
 
     id: str = ""  # the same for both arms
-    setting: str = ""  # empty for the environment as it is
+    setting: str = ""  # empty for the unchanged environment
     cores: tuple[int, ...] = ()  # of each rank
 
 
@@ -134,8 +134,8 @@ class Header(Shown, Record, frozen=True, kw_only=True):
     collbench: str = ""  # the version that wrote it
     command: tuple[str, ...] = ()
     started: str = ""  # ISO 8601
-    resumed: tuple[str, ...] = ()  # when what was missing was measured, likewise
-    processes: int = 0  # that an outside launcher started, each a rank; 0: the command started the ranks
+    resumed: tuple[str, ...] = ()  # the starts of resumed parts, ISO 8601
+    processes: int = 0  # started by an outside launcher, each a rank; 0: collbench started the ranks
     environment: Environment = Environment()
     topology: TopologyPart = TopologyPart()
     sweep: Sweep = Sweep()
@@ -144,9 +144,9 @@ class Header(Shown, Record, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, fields: Any) -> Self:
-        """Return the header that a JSON object stands for; ValueError where it is none."""
+        """Return the header in a JSON object; ValueError if it is invalid."""
         sweep = fields.get("sweep", {})
-        # A later release may know more, and the rows of what is known here can be read.
+        # A later release may know more names; rows with known names can be read.
         for field, names in unknown_names(sweep).items():
             sweep = sweep | {field: [name for name in sweep[field] if name not in names]}
         header = convert(fields | {"sweep": sweep}, cls)
@@ -162,7 +162,7 @@ _NAMED = {"collectives": Collective, "dtypes": Datatype, "redops": Reduction}  #
 
 
 def unknown_names(sweep: Any) -> dict[str, list[str]]:
-    """Return the names in a header's sweep of which this release has no record, by their field."""
+    """Return the names in a header's sweep that this release does not know, by field."""
     unknown: dict[str, list[str]] = defaultdict(list)
     for field, kind in _NAMED.items() if isinstance(sweep, dict) else ():
         for name in sweep[field] if isinstance(sweep.get(field), list) else ():
@@ -180,8 +180,8 @@ def changed(environment: Mapping[str, str], changes: Changes) -> dict[str, str]:
 
 
 def variables(environment: Mapping[str, str] = os.environ, named: Collection[str] = ()) -> dict[str, str]:
-    """Return the variables that matter, of the process that measures: a platform may have set some itself."""
-    # Variables named on the command line are no secret.
+    """Return the relevant variables of the measuring process; a platform may have set some."""
+    # Variables named on the command line are not secret.
     return {name: value for name, value in sorted(environment.items()) if name.startswith(_PREFIXES) or name in named}
 
 
@@ -210,7 +210,7 @@ _CHECKED = ("measurement", "steps", "training")
 
 
 def case_fields(case: Case) -> dict[str, Any]:
-    """Return a case as flat fields; work in it without the fields that only some have."""
+    """Return a case as flat fields, with the common fields of its work."""
     fields = case.to_json()
     if work := case.work:
         rare = {field.name for field in fields_of(work) if not field.compare}
@@ -219,7 +219,7 @@ def case_fields(case: Case) -> dict[str, Any]:
 
 
 def to_case(fields: Mapping[str, Any]) -> Case:
-    """Return the case of these fields; ValueError that says what is wrong where there is none."""
+    """Return the case in these fields; ValueError with the reason if they are invalid."""
     case = convert({name: value for name, value in fields.items() if name != "work"}, Case)
     if fields.keys() & _WORKS.keys():
         works = convert(fields, _CaseWork)
@@ -230,14 +230,14 @@ def to_case(fields: Mapping[str, Any]) -> Case:
 
 
 def sweep_fields(sweep: Sweep) -> dict[str, Any]:
-    """Return a sweep as it stands in a header: its works are under the field of their kind, in the plural."""
+    """Return a sweep as fields of a header; its works are under the plural of their kind's field."""
     kind = next(filter(None, sweep.works), None)
     fields = {name: value for name, value in sweep.to_json().items() if kind or name != "works"}
     return {f"{kind.FIELD}s" if kind and name == "works" else name: value for name, value in fields.items()}
 
 
 def to_sweep(fields: Any) -> Sweep:
-    """Return the sweep of a header's fields; ValueError that says what is wrong where there is none."""
+    """Return the sweep in a header's fields; ValueError with the reason if they are invalid."""
     return _with_works(convert(fields, Sweep), fields)
 
 
@@ -248,9 +248,9 @@ def _with_works(sweep: Sweep, fields: Any) -> Sweep:
 
 
 def to_line(result: Result) -> dict[str, Any]:
-    """Return a result as the fields of its line; those of its case are among its own, for who reads it without us."""
+    """Return a result as the fields of its line, with the case's fields at the top level for other readers."""
     fields = result.to_json()
-    if not fields.get("note"):  # nothing is out of the ordinary
+    if not fields.get("note"):  # no caveats
         fields.pop("note", None)
     case = fields.pop("case")
     if result.case.work:
@@ -259,16 +259,16 @@ def to_line(result: Result) -> dict[str, Any]:
 
 
 def to_result(line: Mapping[str, Any]) -> Result | None:
-    """Return the result of a line, or None for other or newer kinds; ValueError if it is no valid result."""
+    """Return the result in a line, or None for other or newer kinds; ValueError if it is invalid."""
     kind = line.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         return None
 
-    # JSON has no word for a loss that is no number.
+    # JSON has no NaN or infinity for a loss.
     if kind == "training" and isinstance(points := line.get("points"), list):
         line = {**line, "points": [_with_loss(point) for point in points]}
 
-    # The fields of the case are among those of the row.
+    # The case's fields are at the row's top level.
     fields = {name: value for name, value in line.items() if name not in _CASE}
     case = to_case({name: line[name] for name in line.keys() & _CASE})
     result = convert({**fields, "case": case}, KINDS[kind])
@@ -278,16 +278,16 @@ def to_result(line: Mapping[str, Any]) -> Result | None:
 
 
 def _with_loss(point: Any) -> Any:
-    """Return a point whose loss is infinite where it was no number, which JSON has no word for."""
+    """Return a point with an infinite loss in place of null, since JSON has no infinity."""
     return [*point[:2], math.inf] if isinstance(point, list) and len(point) == 3 and point[2] is None else point
 
 
 def upgraded(line: dict[str, Any]) -> dict[str, Any]:
-    """Return a line of an earlier format as one of today's; ValueError where it is none of an earlier one either.
+    """Convert a line of an earlier format to the current one; ValueError if it is invalid.
 
     History of the format number (readers refuse newer files, ignore fields they don't know, and may add fields freely):
     1  the first: kinds header, measurement, skipped, failed, end; later explanation, prediction, reported
-    2  what was the text `note` of a row are fields; a header leaves out what is empty or not known
+    2 the text `note` of a row became fields; a header omits empty and unknown values
     3  a row has objects `note` and `mismatch`, where it had their fields among its own; `check` is gone
     """
     kind = line.get("kind")
@@ -304,7 +304,7 @@ def upgraded(line: dict[str, Any]) -> dict[str, Any]:
     if kind in _CHECKED:
         row["mismatch"] = _mismatch(line)
 
-    # Zero is what a clock too coarse for it gave.
+    # A coarse clock measured zero.
     for name in ("floor", "barrier"):
         row[name] = row.get(name) or None
     if kind == "reported":
@@ -313,7 +313,7 @@ def upgraded(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def _mismatch(line: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the check failure of a line: `flaw` was all of it, and `mismatch` what every reader knew."""
+    """Return the check failure of a line, from `flaw` (complete) or `mismatch` (the common part)."""
     if line.get("check") not in ("ok", "wrong"):
         raise ValueError("field 'check' is neither 'ok' nor 'wrong'")
     if line["check"] == "ok":
@@ -327,7 +327,7 @@ def _mismatch(line: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _header(line: dict[str, Any]) -> dict[str, Any]:
-    """Return a header: versions were numbers for some tools, and two fields have other names now."""
+    """Convert a header: some versions were numbers, and two fields were renamed."""
     header = {name: value for name, value in line.items() if value is not None}
     versions = _at(header, "environment", "versions")
     versions.update({name: str(version) for name, version in versions.items()})
@@ -342,7 +342,7 @@ def _header(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def _at(fields: dict[str, Any], *path: str) -> dict[str, Any]:
-    """Return the object at a path; another one, which nobody keeps, where there is none."""
+    """Return the object at a path, or a temporary one if it is missing."""
     for name in path:
         part = fields.get(name)
         fields = part if isinstance(part, dict) else {}
@@ -371,7 +371,7 @@ def record(result: Result) -> dict[str, Any]:
 
 
 def _numbers(result: Result) -> dict[str, Any]:
-    """Return seconds and rates; all None where there is no time."""
+    """Return seconds and rates; all None without a time."""
     names = ("seconds", "low", "high", "algbw", "busbw", "samples", *PERCENTILES, "floor")
     numbers: dict[str, Any] = dict.fromkeys(names)
     if not isinstance(result, Timed) or result.wrong or not result.typical > 0:
@@ -393,6 +393,6 @@ def _numbers(result: Result) -> dict[str, Any]:
 
 
 def document(header: Header, results: Iterable[Result], **more: Any) -> str:
-    """Return a JSON object with the run's header and its rows, and before them whether it was measured, and more."""
+    """Return a JSON object with facts about the run, its header and its rows."""
     facts = {"measured": not header.topology.model, **more, "header": header.to_json()}
     return json.dumps(facts | {"results": [record(row) for row in results]}, indent=1)

@@ -1,8 +1,8 @@
-"""The run file: JSON Lines, a header and then a line a result, each on disk before the next case starts.
+"""The run file: JSON Lines, a header and then the results.
 
-Rows of a case and an implementation that were made alike are rounds of one measurement, and are read as one row.  Rows
-that another tool made with other settings, of another file or program, or with other protocols, are curves of their
-own: the implementation is named after what differs, `nccl@iters 100`.
+Rows of a case and an implementation with equal settings are rounds of one measurement, and are read as one row.
+Another tool's rows with different settings, files, programs or protocols are separate curves. Their implementation is
+named after the difference, as in `nccl@iters 100`.
 """
 
 import contextlib
@@ -35,28 +35,28 @@ from collbench.units import counted, format_size, printable
 FORMAT = 3
 NAME = RUN_FILE  # within its folder
 MOST_ROWS, MOST_SAMPLES = 2**17, 2**16
-"""Rows of a file that are read, and samples of a row; of more samples, so many at most, evenly."""
-_MANY, _FEW = 2**23, 64  # samples of a file, behind which a row has so few
-_END = re.compile(rb'\{"kind": ?"end"')  # the line that says that the run is whole
-_NAMED = 3  # rows that are left out with a warning of their own; the others are counted
-INTERRUPTED = SIGNALLED  # exit statuses from here on say which signal ended the run
+"""Limits on the rows of a file and the samples of a row; more samples are thinned evenly."""
+_MANY, _FEW = 2**23, 64  # after the first number of samples in a file, rows keep the second
+_END = re.compile(rb'\{"kind": ?"end"')  # the line that marks a complete run
+_NAMED = 3  # omitted rows with their own warning; others are counted
+INTERRUPTED = SIGNALLED  # exit statuses from here on identify the signal that ended the run
 CUT_OFF = "cut off"
 
-_PRINTED = ("algo", "proto")  # columns in which rccl-tests says how the library did it
+_PRINTED = ("algo", "proto")  # columns of rccl-tests with algorithm and protocol
 
 
 @dataclass(frozen=True)
 class Run(Shown):
-    """A run file as read: its header and results, and whether its end was written."""
+    """A run as read: header, results, and whether it is complete."""
 
     path: Path
     header: Header
     results: tuple[Result, ...]
     complete: bool  # whether the end was written
-    status: int | None = None  # exit status of the command, if it was
-    left_out: tuple[str, ...] = ()  # line and reason of rows that are no results
-    unknown_kinds: tuple[str, ...] = ()  # of rows that no command here reads
-    advice: str = ""  # advice on disturbed rows of a run that was just measured
+    status: int | None = None  # exit status of the command, if complete
+    left_out: tuple[str, ...] = ()  # line and reason of unreadable rows
+    unknown_kinds: tuple[str, ...] = ()  # kinds of rows that this release does not know
+    advice: str = ""  # advice on disturbed rows of a new run
 
     def __repr__(self) -> str:
         name = self.header.topology.name or "unnamed topology"
@@ -65,16 +65,16 @@ class Run(Shown):
 
     @cached_property
     def cases(self) -> tuple[Result, ...]:
-        """One result for each case and implementation: rounds joined, and curves of other settings named apart."""
+        """One result for each case and implementation: rounds joined, and curves with other settings renamed."""
         return one_of_each(self.results, self.header.imported.tests, self.header.topology.copies)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return flat records in bytes, seconds and bytes per second, None for what is not known."""
-        from collbench.runfile.schema import record  # here: tables of rows are asked for
+        from collbench.runfile.schema import record  # imported late: only needed for records
 
         return [record(result) for result in self.results]
 
-    records = rows  # what a notebook shows
+    records = rows  # an alias
 
     def to_pandas(self) -> Any:
         """Return the rows as a pandas.DataFrame; UsageError where pandas is not installed."""
@@ -91,26 +91,26 @@ class Run(Shown):
 
     @property
     def cut_off(self) -> str:
-        """`cut off after 37 rows`; nothing of a whole run."""
+        """`cut off after 37 rows`; "" for a complete run."""
         return "" if self.whole else f"{CUT_OFF} after {counted(len(self.results), 'row')}"
 
     @property
     def stopped(self) -> str:
-        """A sentence on a run, or the log that it was imported from, that stops before its end; nothing of others."""
+        """A sentence on a run, or its imported log, that is incomplete; else ""."""
         if self.cut_off:
             return f"the run was {self.cut_off}"
         return "" if self.header.imported.complete else "the log stops before its end"
 
     @property
     def unread(self) -> str:
-        """Why lines of it, or of the log that it was imported from, could not be read; empty if all could."""
+        """Why lines of the run, or of its imported log, could not be read, or ""."""
         first, *others = (*self.left_out, *self.header.imported.left_out, "")
         more = f", and {counted(len(others) - 1, 'more reason')}" if len(others) > 1 else ""
         return f"left out: {printable(first)}{more}" if first else ""
 
 
 def optional(package: str) -> Any:
-    """Return a package that nothing else needs."""
+    """Import an optional package."""
     try:
         return importlib.import_module(package)
     except ImportError:
@@ -123,7 +123,7 @@ def cut_off_notes(runs: Iterable[Run]) -> list[str]:
 
 
 def why_none(runs: Sequence[Run]) -> str:
-    """Return why none of these runs has a measurement that a command could use, for its error message."""
+    """Return why none of these runs has a usable measurement, for an error message."""
     names = ", ".join(str(run.path) for run in runs)
     outcomes: set[Outcome] = set()
     for run in runs:
@@ -141,18 +141,18 @@ def why_none(runs: Sequence[Run]) -> str:
 
 
 class BadRow(Notice):
-    """A row of a run file that is no result; the others are read."""
+    """A row of a run file that is not a result; the others are read."""
 
 
 class TornLine(Notice):
-    """The last line of a run file stops in the middle, as after a power cut."""
+    """The last line of a run file is truncated, as after a power cut."""
 
 
 class Writer:
-    """Appends to one new run file; the file is made at once, so that a bad folder is noticed before measuring.
+    """Appends to a new run file, created at once so that a bad folder is noticed before measuring.
 
-    Every line is written whole or not at all.  All lines stay in memory too: if the file can take no more, or is no
-    longer where it was, they go to another folder, and StorageError names that.
+    Every line is written whole or not at all. All lines also stay in memory: if the disk is full or the file is gone,
+    they go to another folder, which StorageError names.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -171,7 +171,7 @@ class Writer:
         _locked(self._file)
 
     def header(self, header: Header) -> None:
-        """Write what holds for the whole run."""
+        """Write the header."""
         self._line(_header_line(header))
 
     def append(self, result: Result) -> None:
@@ -179,12 +179,12 @@ class Writer:
         self._line(encoded(to_line(result)))
 
     def end(self, finished: str, status: int) -> None:
-        """Write that the run is whole, and its exit status."""
+        """Write the end line with the exit status."""
         self._line(encoded({"kind": "end", "finished": finished, "status": status}))
 
     def discard(self) -> None:
-        """Remove the file and the folders that were made for it, because no measurement could be started."""
-        # Others may have put something there, or taken it away.
+        """Remove the file and its new folders, because no measurement could start."""
+        # Another process may have added files or removed the folder.
         with contextlib.suppress(OSError):
             if self._gone() is None:
                 self.path.unlink()
@@ -201,7 +201,7 @@ class Writer:
                 raise StorageError(f"cannot write to {self.path}: {reason}; {where}")
 
     def _gone(self) -> str | None:
-        """Return why a line written now could not be read under the file's name; None if it could."""
+        """Return why the open file is no longer the one at its path, or None."""
         try:
             named, ours = self.path.stat(), os.fstat(self._file)
         except OSError as error:
@@ -209,10 +209,10 @@ class Writer:
         return None if os.path.samestat(named, ours) else "something else is there now"
 
     def _failure(self, line: bytes) -> str | None:
-        """Write a line; return why that failed, after which the file ends where it did before."""
+        """Write a line; on failure undo it and return the reason."""
         before = os.lseek(self._file, 0, os.SEEK_END)
 
-        # A disk that becomes full takes part of a line, and fails at the rest.
+        # A disk that fills up takes only part of a line.
         try:
             rest = memoryview(line)
             while rest:
@@ -224,7 +224,7 @@ class Writer:
         return None
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file."""
         if self._file >= 0:
             with contextlib.suppress(OSError):  # a full disk was reported when the line was written
                 os.close(self._file)
@@ -238,7 +238,7 @@ class Writer:
 
 
 def write(folder: Path, header: Header, results: Iterable[Result], status: int = 0) -> Path:
-    """Write a whole run at once into a new folder, and return its path; UsageError if it cannot be written."""
+    """Write a complete run to a new folder, and return its path; UsageError if that fails."""
     with Writer(folder) as writer:
         writer.header(header)
         for result in results:
@@ -248,7 +248,7 @@ def write(folder: Path, header: Header, results: Iterable[Result], status: int =
 
 
 class Reopened(Writer):
-    """Goes on with an existing run file: behind a new header stand the lines that stay, then the new lines.
+    """Continues a run file: a new header, the lines that stay, then the new lines.
 
     UsageError if another process writes to it.
     """
@@ -266,13 +266,13 @@ class Reopened(Writer):
             raise UsageError(f"{path} is being written: wait for the end of the command that measures it, or end that")
 
     def header(self, header: Header) -> None:
-        """Put the header and the lines that stay in the place of the file."""
+        """Replace the file by the header and the lines that stay."""
         lines = [_header_line(header), *self._existing]
         new = self.path.with_name(f"{self.path.name}.new")
 
-        # The file changes at once: whatever ends this process, the lines that stay are in it.
+        # Replace the file atomically, so that a crash cannot lose the lines that stay.
         try:
-            new.unlink(missing_ok=True)  # of an attempt that was killed, or a stranger's link
+            new.unlink(missing_ok=True)  # left by a killed attempt, or a foreign link
             _locked(file := new_file(new))
             with os.fdopen(file, "wb", closefd=False) as out:
                 out.writelines(lines)
@@ -286,7 +286,7 @@ class Reopened(Writer):
         self._file, self._lines = file, lines
 
     def discard(self) -> None:
-        """Leave the file as it is."""
+        """Leave the file unchanged."""
         self.close()
 
 
@@ -295,7 +295,7 @@ def _header_line(header: Header) -> bytes:
 
 
 def _locked(file: int) -> bool:
-    """Lock a file for as long as it is open; return whether no other process had."""
+    """Lock a file until it is closed; return whether that succeeded."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -306,7 +306,7 @@ def _locked(file: int) -> bool:
 
 
 def _keep(lines: Sequence[bytes], folder: Path) -> Path | None:
-    """Write these lines as the run file of a new folder, and return its path; None where no disk takes all of them."""
+    """Write these lines as the run file of a new folder, and return its path; None if no disk has room."""
     for home in (folder.parent, Path(), Path(tempfile.gettempdir())):
         with contextlib.suppress(OSError):
             rescued = Path(tempfile.mkdtemp(prefix=f"{folder.name}-rescued-", dir=home))
@@ -321,7 +321,7 @@ def _keep(lines: Sequence[bytes], folder: Path) -> Path | None:
 def read(path: Path) -> Run:
     """Read a run file, or the run file in a folder.
 
-    A row that cannot be read, or claims what cannot be, costs that row: it is warned of, and stands in `left_out`.
+    An unreadable or contradictory row is omitted with a warning and listed in `left_out`.
 
     Raises:
         RunFileError: The header is wrong, or no row can be read; the message names file and line.
@@ -336,7 +336,7 @@ def read(path: Path) -> Run:
     header, version = parse_header(file, lines)
     results: list[Result] = []
     left_out: list[str] = []
-    unknown: dict[str, None] = {}  # kinds of rows, in their order
+    unknown: dict[str, None] = {}  # kinds of rows, in order
     last: dict[str, Any] = {}
     taken = thinned = more = 0
     for number, line in lines:
@@ -355,10 +355,10 @@ def read(path: Path) -> Run:
         except ValueError as error:
             if line.endswith(b"\n"):
                 left_out.append(f"{number}: {sanitize.message(str(error))}")
-            else:  # no newline behind it: the writer was stopped in the middle of it
+            else:  # no newline: the writer was interrupted
                 _warn(f"{file}:{number}: the last line is torn; read without it", TornLine)
 
-    # A file of which nothing can be read is an error, one with bad rows a warning.
+    # An unreadable file is an error; bad rows are a warning.
     if left_out and not results:
         raise RunFileError(f"{file}:{left_out[0]}")
     _warn_of_rows(file, left_out, more, thinned)
@@ -368,7 +368,7 @@ def read(path: Path) -> Run:
 
 
 def _warn_of_rows(file: Path, left_out: Sequence[str], more: int, thinned: int) -> None:
-    """Warn of rows that were left out, for a reason or as too many, and of rows with fewer samples."""
+    """Warn of omitted rows, unreadable or too many, and of rows with thinned samples."""
     for reason in left_out[:_NAMED]:
         _warn(f"{file}:{reason}; read without this row", BadRow, 4)
     if more := more + len(left_out[_NAMED:]):
@@ -379,7 +379,7 @@ def _warn_of_rows(file: Path, left_out: Sequence[str], more: int, thinned: int) 
 
 
 def _thinned(row: dict[str, Any], most: int) -> bool:
-    """Keep `most` samples of a row, evenly spaced, without its rounds; return whether it had more."""
+    """Thin a row to `most` evenly spaced samples and drop its rounds; return whether it had more."""
     long = {name: value for name, value in row.items() if isinstance(value, list) and len(value) > most}
     if sampled := bool(long) and row.get("kind") in ("measurement", "reported", "pair"):
         row |= {name: value[:: -(-len(value) // most)] for name, value in long.items()} | {"rounds": [], "spread": None}
@@ -391,17 +391,17 @@ def _warn(text: str, category: type[Notice], level: int = 3) -> None:
 
 
 def read_header(path: Path) -> Header:
-    """Read the header of a run file alone."""
+    """Read only the header of a run file."""
     return parse_header(path, sanitize.read_lines(path, RunFileError))[0]
 
 
 def _of_today(line: dict[str, Any], version: int) -> dict[str, Any]:
-    """Return a line of a file of that format as one of today's; ValueError where it is none."""
+    """Convert a line of the given format to the current one; ValueError if it is invalid."""
     return line if version == FORMAT else upgraded(line)
 
 
 def parse_header(path: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Header, int]:
-    """Return the header, and the number of the format; RunFileError where the first of these lines is none."""
+    """Return the header in the first line, and the format number; RunFileError if it is invalid."""
     number, line = next(lines, (1, b"{}"))
     try:
         fields = sanitize.parse_object(line)
@@ -420,7 +420,7 @@ def parse_header(path: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Header
 
 
 def one_of_each(results: Iterable[Result], tests: Sequence[ForeignTest] = (), copies: int = 0) -> tuple[Result, ...]:
-    """Return one result for each case and implementation, given the tests of an imported run; of copies the slowest."""
+    """Return one result for each case and implementation, given an imported run's tests; the slowest of copies."""
     results = tuple(results)
     if len({(result.case, result.implementation) for result in results}) == len(results):
         return results
@@ -431,11 +431,11 @@ def one_of_each(results: Iterable[Result], tests: Sequence[ForeignTest] = (), co
 
 
 def _of_case(rows: Sequence[Result], copies: int) -> Sequence[Result]:
-    """Return the one row that stands for these; all of them where rows are no rounds."""
+    """Return the row that represents these; all of them if they are not rounds."""
     if rows[0].case.work or isinstance(rows[0], Explanation | Prediction):
         return rows
 
-    # A row that is wrong or failed stands for its case whatever the others say; else rounds with a time are joined.
+    # A wrong or failed row represents its case; otherwise join the rounds with a time.
     bad = [row for row in rows if row.outcome.bad]
     timed = [row for row in rows if isinstance(row, Observed) and row.right]
     if timed:
@@ -444,7 +444,7 @@ def _of_case(rows: Sequence[Result], copies: int) -> Sequence[Result]:
 
 
 def joined(rows: Sequence[Observed]) -> Observed:
-    """Return the rounds of a case, which are right, as one row, without disturbed ones if there are others."""
+    """Return the right rounds of a case as one row, without disturbed ones if others exist."""
     calm = [row for row in rows if not row.disturbed] or rows
     measured = [row for row in calm if isinstance(row, Measurement)]
     reported = [row for row in calm if isinstance(row, Reported)]
@@ -458,19 +458,19 @@ def joined(rows: Sequence[Observed]) -> Observed:
 
 
 def _named_apart(results: Sequence[Result], tests: Sequence[ForeignTest]) -> list[Result]:
-    """Return the results, those of another tool with a name of their own where tests differ that hold the same case."""
-    names: dict[int, str] = {}  # by the identity of a row
+    """Return the results; if several tests hold the same case, rename another tool's results by the difference."""
+    names: dict[int, str] = {}  # by row identity
     for (_, implementation), rows in by_key(results, lambda row: row.curve).items():
         by_test = by_key((row for row in rows if isinstance(row, Reported)), _test_of)
         settings = {test: _settings(tests, test, alike) for test, alike in by_test.items()}
 
-        # Settings that are equal in all tests distinguish nothing.
+        # Settings that are equal in all tests are not named.
         telling = []
         for name in next(iter(settings.values()), ()):
             if len({facts[name] for facts in settings.values()}) > 1:
                 telling.append(name)
 
-        # Tests of different cases are one curve, however they were made.
+        # Tests of different cases form one curve, whatever their settings.
         if not telling or not _overlap(by_test.values()):
             continue
         for test, facts in settings.items():
@@ -496,7 +496,7 @@ def _test_of(row: Reported) -> int:
 
 
 def _settings(tests: Sequence[ForeignTest], number: int, rows: Sequence[Reported]) -> Mapping[str, str]:
-    """Return in words how a test was made: its file, its program by the prefix of its lines, settings, protocols."""
+    """Return in words a test's file, program (the prefix of its lines), settings and protocols."""
     test = tests[number] if 0 <= number < len(tests) else ForeignTest()
     facts = {"file": test.file, "prefix": str(test.layout.get("prefix", ""))}
     for name in sorted(set().union(*(other.sweep for other in tests))):
@@ -508,7 +508,7 @@ def _settings(tests: Sequence[ForeignTest], number: int, rows: Sequence[Reported
 
 
 def scatter_in_words(rows: Iterable[Result | Timed]) -> str:
-    """Return `2 rounds, up to 4.0x apart (1 GiB)`; empty where no size was repeated."""
+    """Return text such as `2 rounds, up to 4.0x apart (1 GiB)`, or "" without repeats."""
     repeated = [row for row in rows if isinstance(row, Reported) and row.rounds]
     if not repeated:
         return ""

@@ -1,4 +1,4 @@
-"""The connection of the ranks: discovered on this machine (`Topology`), or described in a file (`System`).
+"""Connections between ranks: discovered (`Topology`) or described in a file (`System`).
 
 Facts are stored, in SI units: bytes, and bytes per second of one direction.  Rates, names and caveats follow from them.
 """

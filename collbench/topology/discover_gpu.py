@@ -1,8 +1,7 @@
-"""Discovery of GPUs and what connects them, from NVML, the NVIDIA driver's management library.
+"""Discovery of GPUs and their links, from NVML.
 
-Needs nvidia-ml-py (module pynvml), which is imported here and nowhere else.  Every function takes the module as `nvml`,
-so that tests can pass machines that nobody has at hand.  The numbers are those of NVIDIA's nvml.h.  Values that the
-driver does not report are None.
+Only this module imports pynvml (from nvidia-ml-py). Every function takes that module as `nvml`, so that tests can
+pass simulated machines. The numbers are from NVIDIA's nvml.h. Values that the driver does not report are None.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""The discovered machine: the ranks of a run, their devices, the links of those, and what spoils numbers.
+"""The discovered machine: ranks, devices, links, and conditions that distort measurements.
 
-GPUs or CPU sockets, their links, and the machine around them.  None: not known.
+It describes GPUs or CPU sockets, their links, and their host. None means unknown.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ bytes of each 256-byte flit that are not link overhead and check codes, times on
 
 
 class LinkKind(StrEnum):
-    """The carrier of bytes between two devices, or between two ranks on the same device."""
+    """The connection between two devices, or between two ranks on one device."""
 
     NVLINK = "nvlink"
     NVSWITCH = "nvswitch"
@@ -49,7 +49,7 @@ class LinkKind(StrEnum):
 
 
 class NvLink(Record, frozen=True):
-    """NVLinks side by side: all of a GPU, or those that lead to one peer."""
+    """Parallel NVLinks: all of a GPU, or those to one peer."""
 
     generation: int | None = None
     count: int | None = None
@@ -57,8 +57,8 @@ class NvLink(Record, frozen=True):
 
     @property
     def rate(self) -> float | None:
-        """Bytes/s in one direction, all links together; None if the driver does not say enough."""
-        # The lower of data sheet and line rate: GPUs of one generation differ (A100 25 GB/s, RTX A6000 14).
+        """Bytes/s in one direction, all links together; None if unknown."""
+        # The lower of data sheet and line rate, since GPUs of one generation differ (A100 25 GB/s, RTX A6000 14).
         rates = list(filter(None, (NVLINK_RATES.get(self.generation or 0), self.line_rate)))
         return self.count * min(rates) if self.count and rates else None
 
@@ -68,9 +68,9 @@ class NvLink(Record, frozen=True):
 
 
 class Pcie(Record, frozen=True):
-    """A PCIe connection: what it runs at now, and the most that slot and device allow together."""
+    """A PCIe connection: its current state, and the maximum of slot and device together."""
 
-    generation: int | None = None  # falls while the device idles, so it says nothing about speed under load
+    generation: int | None = None  # falls while the device idles
     width: int | None = None
     max_generation: int | None = None
     max_width: int | None = None
@@ -98,16 +98,16 @@ class Link(Record, frozen=True):
 
     a: int
     b: int
-    kind: str  # a LinkKind, or what a later collbench adds to it
+    kind: str  # a LinkKind, or one from a later release
     path: str = ""  # in words: "between NUMA nodes"
     nvlink: NvLink | None = None
     pcie: Pcie | None = None  # of the slower end
     p2p: str = "unprobed"  # "yes": each read what the other wrote; "no"; "unprobed"
-    reason: str = ""  # why p2p is what it is
+    reason: str = ""  # the reason for `p2p`
 
     @property
     def rate(self) -> float | None:
-        """Bytes/s in one direction that the connection is specified for; None where no table says it."""
+        """The specified bytes/s in one direction; None if unknown."""
         carrier = self.pcie if self.kind == LinkKind.PCIE else self.nvlink
         return carrier.rate if carrier else None
 
@@ -116,7 +116,7 @@ SLICE = "MIG-"  # prefix of the UUID of a MIG slice
 
 
 class FabricInfo(Record, frozen=True):
-    """A GPU's place among the GPUs that one NVSwitch fabric joins."""
+    """A GPU's membership in an NVSwitch fabric."""
 
     state: str  # "not started", "in progress" or "completed"
     cluster: str = ""  # UUID in hexadecimal; zeros inside one machine
@@ -128,31 +128,31 @@ class Gpu(Record, frozen=True):
 
     name: str = ""
     bus_id: str = ""  # as CUDA writes it: 0000:0a:00.0
-    uuid: str = ""  # as NVML writes it; without NVML, in hexadecimal as CUDA has it
+    uuid: str = ""  # in NVML's form, or without NVML in CUDA's hexadecimal
     architecture: str | None = None
     capability: str | None = None  # compute capability, such as "9.0"
     memory: int | None = None  # bytes
     numa: int | None = None  # the NUMA node whose memory is nearest
     pcie: Pcie | None = None
-    nvlink: NvLink | None = None  # its active links, wherever they lead
-    switch_links: int = 0  # how many of them lead to an NVSwitch
+    nvlink: NvLink | None = None  # all its active links
+    switch_links: int = 0  # active links to an NVSwitch
     mig: bool | None = None
     fabric: FabricInfo | None = None
-    host: str = ""  # the node that it is in, where a run may span several
+    host: str = ""  # its node, if a run may span several
 
     @property
     def slice(self) -> bool:
-        """Whether it is a MIG slice, which shares its bus id with other slices."""
+        """Whether it is a MIG slice; slices of one GPU share a bus id."""
         return self.uuid.startswith(SLICE)
 
     @property
     def links(self) -> int:
-        """Number of active NVLinks; 0 where their number is not known."""
+        """Number of active NVLinks; 0 if unknown."""
         return self.nvlink.count or 0 if self.nvlink else 0
 
 
 class DriverInfo(Record, frozen=True):
-    """The NVIDIA driver, and the CUDA version that it brings."""
+    """The NVIDIA driver and its CUDA version."""
 
     version: str | None = None
     cuda: str | None = None
@@ -185,10 +185,10 @@ class NumaNode(Record, frozen=True):
 
 
 class Host(Shown, Record, frozen=True):
-    """The machine that CPU ranks run on, and how much of it they may use."""
+    """The machine of CPU ranks, and its usable part."""
 
     usable: tuple[int, ...] = ()  # logical CPUs in the affinity mask
-    cpu_limit: float | None = None  # CPUs' worth of time that the control group allows
+    cpu_limit: float | None = None  # CPU time limit of the control group, in CPUs
     caches: tuple[Cache, ...] = ()
     numa: tuple[NumaNode, ...] = ()
     memory: int | None = None  # bytes
@@ -196,13 +196,13 @@ class Host(Shown, Record, frozen=True):
 
     @property
     def capacity(self) -> int:
-        """Ranks that can run at the same time: usable CPUs, fewer if the control group allows less; at least 1."""
+        """Number of ranks that can run at once: usable CPUs, or the control group's limit if lower; at least 1."""
         limit = len(self.usable) if self.cpu_limit is None else min(len(self.usable), int(self.cpu_limit))
         return max(limit, 1)
 
 
 Probed = Mapping[tuple[int, int], tuple[bool, str]]
-"""For a pair of devices, in one direction: whether the first could use the second's memory, and why (not)."""
+"""For an ordered pair of devices: whether the first can use the second's memory, with the reason."""
 
 _WORDS: dict[str, str] = {
     LinkKind.NVLINK: "NVLink",
@@ -212,7 +212,7 @@ _WORDS: dict[str, str] = {
 
 
 class Topology(Record, frozen=True):
-    """Ranks on devices; unless `places` says otherwise, rank r runs on device r modulo their number."""
+    """Ranks on devices; by default rank r runs on device r modulo the number of devices."""
 
     platform: str = ""
     ranks: int = 0
@@ -221,12 +221,12 @@ class Topology(Record, frozen=True):
     links: tuple[Link, ...] = ()  # one for each pair of devices
     host: Host | None = None
     driver: DriverInfo | None = None
-    places: tuple[int, ...] = ()  # each rank's device, where they do not take devices in turn
-    unseen: str = ""  # a sentence on why nothing is known of what joins the devices, where that is so
+    places: tuple[int, ...] = ()  # each rank's device, unless ranks take devices in turn
+    unseen: str = ""  # why the devices' links are unknown, or ""
 
     @property
     def devices(self) -> tuple[Gpu, ...] | tuple[Socket, ...]:
-        """The GPUs, or the CPU sockets where ranks run on CPUs."""
+        """The GPUs, or the CPU sockets for CPU ranks."""
         return self.gpus or self.sockets
 
     @property
@@ -236,7 +236,7 @@ class Topology(Record, frozen=True):
 
     @property
     def sliced(self) -> bool:
-        """Whether ranks run on MIG slices: no data sheet says what of a GPU's memory and slot a slice has."""
+        """Whether ranks run on MIG slices, which have no data sheet values."""
         return any(gpu.slice for gpu in self.gpus) or any(link.kind == LinkKind.SAME_GPU for link in self.links)
 
     @property
@@ -263,19 +263,19 @@ class Topology(Record, frozen=True):
         return self.places[rank] if self.places else rank % len(self.devices)
 
     def link(self, a: int, b: int) -> Link:
-        """Return what connects ranks `a` and `b`; its ends are devices, the same for ranks that share a device."""
+        """Return the link of ranks `a` and `b`; its ends are devices, equal if the ranks share one."""
         first, second = sorted(map(self.place, (a, b)))
         if first == second:
             return Link(first, second, LinkKind.SAME_GPU if self.gpus else LinkKind.SHARED_MEMORY, p2p="yes")
         return next(link for link in self.links if (link.a, link.b) == (first, second))
 
     def probed(self, results: Probed, otherwise: str = "") -> "Topology":
-        """Return the topology with what a probe found; `otherwise` is the reason for pairs that stay unprobed."""
+        """Return the topology with a probe's findings; `otherwise` is the reason for unprobed pairs."""
         return replace(self, links=tuple(_probed(link, results, otherwise) for link in self.links))
 
     def to_json(self) -> dict[str, Any]:
         """Return the record for a run file's header."""
-        # Name and whether it is shared are for readers without this module.
+        # `name` and `shared` are for readers without this module.
         record: dict[str, Any] = plain(asdict(self))
         return {"name": self.name, "shared": self.shared} | record
 
@@ -288,23 +288,23 @@ def _several(count: int, noun: str) -> str:
 def _probed(link: Link, results: Probed, otherwise: str) -> Link:
     answers = [results[pair] for pair in ((link.a, link.b), (link.b, link.a)) if pair in results]
     if answers:
-        # The answer of the direction that failed, if one did.
+        # The answer of the failing direction, if any.
         worked, reason = min(answers, key=lambda answer: answer[0])
         return replace(link, p2p="yes" if worked else "no", reason=reason)
     return replace(link, reason=otherwise or link.reason) if link.p2p == "unprobed" else link
 
 
 def named(gpus: Sequence[Gpu], reason: str) -> Topology:
-    """Return GPUs of which only the names are known, a rank on each; `reason` says why."""
+    """Return GPUs with only their names known, one rank on each; `reason` explains it."""
     return Topology("gpu", len(gpus), tuple(gpus), unseen=f"links and slots of the GPUs are not known: {reason}")
 
 
 def join(nodes: Sequence[Topology], places: Sequence[int]) -> Topology:
-    """Join nodes by a network: all GPUs one after the other; `places` is each rank's GPU in that order."""
+    """Join nodes by a network, with their GPUs in sequence; `places` is each rank's GPU in that sequence."""
     gpus: tuple[Gpu, ...] = ()
     inside: list[Link] = []
     across: list[Link] = []
-    # The GPUs of a node follow those of the nodes before it, and have a network between them.
+    # A node's GPUs follow the previous nodes' GPUs, with network links between nodes.
     for node in nodes:
         start, end = len(gpus), len(gpus) + len(node.gpus)
         inside += [replace(link, a=start + link.a, b=start + link.b) for link in node.links]
@@ -327,7 +327,7 @@ SMALL_SHM = 2**28  # bytes of /dev/shm; containers get 64 MiB by default
 
 
 def small_shared_memory(free: int | None) -> str:
-    """Return advice if `free` bytes in /dev/shm are too few; empty if they are enough or not known."""
+    """Return advice if `free` bytes in /dev/shm are too few, or ""."""
     if free is None or free >= SMALL_SHM:
         return ""
     return (
@@ -337,7 +337,7 @@ def small_shared_memory(free: int | None) -> str:
 
 
 def caveats(topology: Topology) -> tuple[str, ...]:
-    """Return sentences on what spoils numbers measured on a topology, the worst first."""
+    """Return sentences on conditions that distort measurements on a topology, the worst first."""
     sentences = [topology.unseen] if topology.unseen else []
     if topology.shared:
         sentences.append(
@@ -356,7 +356,7 @@ def _gpu_caveats(topology: Topology) -> Iterator[str]:
     narrow = [str(i) for i, gpu in enumerate(topology.gpus) if gpu.pcie and gpu.pcie.narrow]
     if narrow:
         yield f"GPU {', '.join(narrow)}: fewer PCIe lanes in use than slot and GPU allow; check the riser"
-    # A GPU with fewer NVLinks than the others has lost some.
+    # A GPU with fewer NVLinks than the others has inactive ones.
     most = max((gpu.links for gpu in topology.gpus), default=0)
     for i, gpu in enumerate(topology.gpus):
         if gpu.links < most:

@@ -1,7 +1,7 @@
-"""Systems from TOML files and to them: presets by name, files by path.
+"""Systems as TOML files: presets by name, files by path.
 
-The tables below say which keys a file may hold, with types, limits and units; rates are GB/s (1e9 bytes) of one
-direction.  Missing keys follow from its GPUs.
+The tables below define the keys of a file, with types, limits and units; rates are GB/s (1e9 bytes) in one direction.
+Defaults follow from the GPUs.
 """
 
 import json
@@ -63,7 +63,7 @@ UNITS |= {"flops": 1e12, "flops_fp8": 1e12, "memory": 2.0**30}
 
 
 class FileTable(Struct, forbid_unknown_fields=True):
-    """A table of keys, its fields called as those of System; the default 0, "" or None stands for a missing key."""
+    """A table of keys, with System's field names; the default 0, "" or None stands for a missing key."""
 
     def values(self) -> dict[str, Any]:
         """Return the values in System's units."""
@@ -117,7 +117,7 @@ class TierTable(Tier, frozen=True, forbid_unknown_fields=True):
 
 
 class ScaleTable(FileTable):
-    """How many nodes there are."""
+    """The number of nodes."""
 
     nodes: Annotated[int, Meta(ge=1, le=MOST_NODES)] = 1
 
@@ -138,7 +138,7 @@ class NcclTable(FileTable):
 
 
 class CalibrationTable(FileTable):
-    """Factors on the terms of the model, each 1 on a machine that is as modelled; or the file that has them.
+    """Factors on the terms of the model, each 1 by default; or the file with them.
 
     `ratios` are the residuals at the measured sizes: bytes, and measured over predicted time.
     """
@@ -158,7 +158,7 @@ TABLES |= {table.__name__.removesuffix("Table").lower(): table for table in File
 
 
 class Description(FileTable):
-    """All of a file."""
+    """The tables of a file."""
 
     name: Text
     gpu: GpuTable
@@ -177,7 +177,7 @@ def names() -> list[str]:
 
 
 def load(name: str) -> System:
-    """Return a preset, or the system of a file that ends in .toml; UsageError in one line if it is neither or wrong."""
+    """Return the system of a preset or a .toml file; UsageError, in one line, if that fails."""
     if name.endswith(".toml"):
         path = Path(name)
     elif name in names():
@@ -188,10 +188,10 @@ def load(name: str) -> System:
 
 
 def parse(fields: Mapping[str, Any], path: Path) -> System:
-    """Return the system that a file's fields describe, which are tables as TOML has them.
+    """Return the system described by a file's TOML tables.
 
-    A calibration is looked for next to the file.  UsageError where a key is unknown, missing or wrong, in one line that
-    names file and key.
+    A calibration file is searched next to the file. UsageError if a key is unknown, missing or wrong, in one line
+    with file and key.
     """
     try:
         described = msgspec.convert(fields, Description)
@@ -212,7 +212,7 @@ def parse(fields: Mapping[str, Any], path: Path) -> System:
     values["spec_rate"] = values["spec_rate"] or architecture.spec * links or pcie_spec(generation, node.pcie_lanes)
     if node.multicast is None:
         values["multicast"] = _can_add(described)
-    if described.calibration != CalibrationTable():  # the factors stand in another file, or in this one
+    if described.calibration != CalibrationTable():  # the factors are in another file or in this one
         values["calibration"] = str(path.parent / described.calibration.file if described.calibration.file else path)
     return System(**values, tiers=tuple(Tier(*msgspec.structs.astuple(tier)) for tier in described.tier))
 
@@ -263,7 +263,7 @@ def _problems(described: Description) -> Iterator[str]:
 
 
 def _explained(error: str) -> str:
-    """Say an error of msgspec, which ends in a path such as `$.tier[0].radix`, in the words of the file."""
+    """Translate msgspec's error, which ends in a path such as `$.tier[0].radix`, to the file's keys."""
     message, _, path = error.partition(" - at `$")
     names = re.findall(r"[a-z_][a-z_0-9]*", path)
     unknown_key = re.fullmatch(r"Object contains unknown field `(.*)`", message, re.DOTALL)
@@ -284,7 +284,7 @@ def _explained(error: str) -> str:
 
 
 def _allowed(table: type[Struct], key: str) -> str:
-    """Say what the value of a key may be."""
+    """Describe the allowed values of a key."""
     hint = next(each.type for each in msgspec.structs.fields(table) if each.encode_name == key)
     if get_origin(hint) is Literal:
         return f"one of: {', '.join(get_args(hint))}"
@@ -307,7 +307,7 @@ def _nic_problems(nic: NicTable, gpus: int) -> Iterator[str]:
 
 
 def with_cards(system: System, key: str, text: str) -> System:
-    """Return the system with another value of a key of [nic]; UsageError with the values that there may be."""
+    """Return the system with a changed key of [nic]; UsageError lists the allowed values."""
     if not system.nics:
         raise UsageError(f"{system.name} has no network cards; add [nic] in a file of your own")
     keys = _keys("nic", system.nics) | {key: text}
@@ -321,7 +321,7 @@ def with_cards(system: System, key: str, text: str) -> System:
 
 
 def to_toml(system: System, factors: Mapping[str, Value] | None = None) -> str:
-    """Return the text of a system's file; `factors` are those of a calibration and stand in it."""
+    """Return the text of a system's file, with the `factors` of a calibration."""
     tables = [(f"[{name}]", _keys(name, system)) for name in ("gpu", "node")]
     if system.nics:
         tables.append(("[nic]", _keys("nic", system.nics)))
@@ -330,7 +330,7 @@ def to_toml(system: System, factors: Mapping[str, Value] | None = None) -> str:
     tables.append(("[calibration]", dict(factors or {})))
     lines = [f"name = {_written(system.name)}"]
     for heading, keys in tables:
-        # 0 stands for a key that is not there, and false does not.
+        # 0 stands for a missing key; false does not.
         written = [f"{key} = {_written(value)}" for key, value in keys.items() if value or value is False]
         if written:
             lines += ["", heading, *written]
@@ -338,12 +338,12 @@ def to_toml(system: System, factors: Mapping[str, Value] | None = None) -> str:
 
 
 def _keys(table: str, owner: System | Nics | Tier) -> dict[str, Any]:
-    """Return the keys of a table, with the values that the system, its network cards or a tier have."""
+    """Return a table's keys with the values of the system, its network cards or a tier."""
     keys = {}
     for each in msgspec.structs.fields(TABLES[table]):
         value = getattr(owner, each.name)
         keys[each.encode_name] = value / UNITS[each.name] if each.name in UNITS else value
-    # Defaults are left out.
+    # Omit defaults.
     if keys.get("sockets") == 1:
         keys |= {"sockets": 0, "inter_socket": 0}
     if keys.get("nvls"):
@@ -352,6 +352,6 @@ def _keys(table: str, owner: System | Nics | Tier) -> dict[str, Any]:
 
 
 def _written(value: Value) -> str:
-    """Return a value in TOML's notation: that of JSON, except for unprintable characters."""
+    """Return a value in TOML notation: JSON's, except for unprintable characters."""
     text = json.dumps(value, ensure_ascii=False)
     return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in text)

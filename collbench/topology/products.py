@@ -1,9 +1,9 @@
-"""GPU architectures and products, a record each: what links carry, and what data sheets promise.
+"""GPU architectures and products: link rates and data sheet values.
 
 The records are in products.toml, with their sources.
 
-A system's file may say otherwise of its GPUs ([gpu] tflops, fp8_tflops, memory, memory_bw).  Rates of matrix products
-are dense, without sparsity, and accumulated in 32 bits.
+A system's file may override them ([gpu] tflops, fp8_tflops, memory, memory_bw). Rates of matrix products are dense,
+without sparsity, and accumulated in 32 bits.
 """
 
 import re

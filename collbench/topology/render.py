@@ -1,4 +1,4 @@
-"""Text of `collbench topo`: a discovered topology with its caveats, or a described system with its network."""
+"""The text of `collbench topo`: a discovered topology, or a described system."""
 
 import textwrap
 import tomllib

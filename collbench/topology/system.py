@@ -1,7 +1,7 @@
-"""System: a described cluster, with its GPUs, their fabric, network cards and switches.
+"""System: a described cluster of GPUs, fabric, network cards and switches.
 
-Read from small TOML files (files.py, presets/*.toml), or taken from a discovered machine, so that the model can
-predict for it without a file.  Bytes, seconds, bytes per second of one direction, always.
+A System is read from a TOML file (files.py, presets/*.toml), or derived from a discovered machine. Units are bytes,
+seconds, and bytes per second in one direction.
 """
 
 import re
@@ -30,7 +30,7 @@ from collbench.topology.products import (
 from collbench.units import counted
 
 Fabric = Literal["nvswitch", "mesh", "hybrid-cube", "nvlink-pairs", "pcie"]
-"""How a node's GPUs are joined: by switches; each to each by NVLink; V100's cube; bridges between pairs; PCIe alone."""
+"""Connection of a node's GPUs: switches; all-to-all NVLink; V100's cube; bridges between pairs; only PCIe."""
 Transport = Literal["ib", "roce", "slingshot", "efa", "tcpx", "tcp"]
 Routing = Literal["adaptive", "ecmp"]
 Launch = Literal["process-per-gpu", "single-process", "torch", "graph"]
@@ -42,7 +42,7 @@ UpTo1024 = Annotated[int, Meta(ge=1, le=1024)]
 Ratio = Annotated[float, Meta(ge=1, le=1000, examples=["2.0 for twice as much from below as goes up"])]
 ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 PROTOCOLS: tuple[str, ...] = get_args(Protocol)
-BOARD, NVLS_BOARD = 16, 8  # GPUs behind the NVSwitches of one board or two, and of those that add
+BOARD, NVLS_BOARD = 16, 8  # most GPUs of NVSwitch boards, and of boards whose switches add
 MOST_NODES = 1_000_000
 UNDER_SWITCHES = ("through one PCIe switch", "through several PCIe switches")
 ALONE = "The model knows one rank per GPU, so there is nothing to compare with"
@@ -61,7 +61,7 @@ CUBE = (
 )
 """NVLinks from each GPU of a DGX-1 with V100 to each other GPU, as `nvidia-smi topo -m` shows them there."""
 CUBE_RINGS = {1: 0, 2: 1, 3: 2, 4: 4, 5: 0, 6: 2, 7: 4, 8: 6}
-"""How many rings of NVLinks, all at full rate, go through the first GPUs of the cube; every GPU sends on each."""
+"""Number of NVLink rings at full rate through the first GPUs of the cube; every GPU sends on each."""
 
 
 class Nics(Record, frozen=True):
@@ -70,20 +70,20 @@ class Nics(Record, frozen=True):
     per_node: int
     rate: float  # of each
     transport: str  # a Transport
-    gdr: bool = True  # whether cards read and write the GPUs' memory (GPUDirect RDMA); else all goes through the host's
-    sharp: bool = False  # whether switches between the nodes add (SHARP), and NCCL is set to use it (CollNet)
+    gdr: bool = True  # whether cards access GPU memory (GPUDirect RDMA); else through host memory
+    sharp: bool = False  # whether switches between nodes add (SHARP), and NCCL uses it (CollNet)
 
 
 class Tier(Record, frozen=True):
-    """A layer of switches above the nodes; the topmost joins whatever is below it."""
+    """A layer of switches above the nodes; the topmost joins everything below it."""
 
     name: Text
-    # Nodes (or switches of the tier below) under one of its switches, on each rail; 0: all there are.
+    # Nodes (or switches of the tier below) under one of its switches, on each rail; 0: all.
     radix: Annotated[int, Meta(ge=0, le=100_000)] = 0
     oversubscription: Ratio = 1.0  # bandwidth from below over bandwidth upwards
     routing: str = "adaptive"  # a Routing
     paths: Annotated[int, Meta(ge=1, le=4096)] = 1  # equal paths between two switches below
-    flows: UpTo1024 = field(default=1, name="qps")  # that a transfer is split into, to take different paths
+    flows: UpTo1024 = field(default=1, name="qps")  # flows of a transfer, on different paths
 
 
 @dataclass(frozen=True)
@@ -96,33 +96,33 @@ class System(Shown):
     arch: str  # "sm70", "sm80", "sm86", "sm89", "sm90", "sm100", "sm120": a key of ARCHITECTURES
     gpus: int  # of a node
     fabric: str  # a Fabric
-    gpu_rate: float  # out of a GPU into the node's fabric: all its NVLinks, or its PCIe slot; as NCCL counts it
+    gpu_rate: float  # from a GPU into the node's fabric: all its NVLinks, or its PCIe slot; by NCCL's count
     p2p: bool = True  # whether GPUs may use each other's memory (over PCIe: not on many consumer cards)
     multicast: bool = False  # whether its switches add (NVLS)
     cpu: str = "intel"  # a Cpu
     nics: Nics | None = None
     tiers: tuple[Tier, ...] = ()
     nodes: int = 1
-    launch: str = "process-per-gpu"  # a Launch: what starts the collectives
+    launch: str = "process-per-gpu"  # a Launch: the processes that start collectives
     nccl: str = "2.29"
-    calibration: str = ""  # a file with factors in [calibration], as `predict --fit` writes; from the working folder
+    calibration: str = ""  # a file with [calibration], written by `predict --fit`; relative to the working folder
     gpu: str = ""  # the product's name
-    nvlinks: int = 0  # of a GPU, all together
+    nvlinks: int = 0  # of a GPU in total
     spec_rate: float = 0.0  # the data sheet's figure for `gpu_rate`; 0: unknown
     pcie_generation: int = 0  # of the GPUs' slots; 0: unknown
     pcie_lanes: int = 16
-    switches: tuple[tuple[int, ...], ...] = ()  # the GPUs under each PCIe switch; none: each at its CPU
+    switches: tuple[tuple[int, ...], ...] = ()  # the GPUs under each PCIe switch; none: GPUs are directly at CPUs
     per_socket: int = 0  # GPUs at each CPU socket, in order; 0: all at one
     socket_rate: float = 0.0  # between two sockets; 0: unknown
-    nvls: bool = True  # whether NCCL may use multicast where there is any (NCCL_NVLS_ENABLE)
+    nvls: bool = True  # whether NCCL may use multicast (NCCL_NVLS_ENABLE)
     algorithm: str = "auto"  # an Algorithm (NCCL_ALGO)
     protocol: str = "auto"  # a Protocol (NCCL_PROTO)
-    channels: int = 0  # that NCCL may run at most (NCCL_MAX_NCHANNELS); 0: as many as it finds
-    flops: float = 0.0  # of a GPU, on 16 bits; 0 here and in the next three: as its product's data sheet says
+    channels: int = 0  # NCCL's limit (NCCL_MAX_NCHANNELS); 0: none
+    flops: float = 0.0  # of a GPU, 16 bits; 0 in this and the next three: from the product's data sheet
     flops_fp8: float = 0.0
     memory: float = 0.0  # bytes of a GPU
     memory_rate: float = 0.0
-    guesses: tuple[str, ...] = ()  # values that were assumed because the machine did not report them
+    guesses: tuple[str, ...] = ()  # assumed values that the machine did not report
 
     @property
     def ranks(self) -> int:
@@ -147,24 +147,24 @@ class System(Shown):
 
     @property
     def meets_over_pcie(self) -> bool:
-        """Whether some of a node's GPUs reach each other over PCIe, which then sets the pace of all."""
+        """Whether some of a node's GPUs are joined by PCIe, the bottleneck of all."""
         return self.fabric == "pcie" or (self.fabric == "nvlink-pairs" and self.gpus > 2)
 
     @property
     def pace(self) -> float:
-        """The rate of each GPU while all of a node take part."""
+        """The rate of each GPU if all GPUs of a node take part."""
         return self.pcie_rate if self.fabric == "nvlink-pairs" and self.gpus > 2 else self.gpu_rate
 
     @property
     def to_next(self) -> float:
-        """The rate of a GPU to the next GPU alone."""
-        # Of links from each to each, only those that lead there.
+        """The rate of a GPU to one other GPU."""
+        # With all-to-all links, only those to that GPU.
         apart = {"mesh": self.gpus - 1, "hybrid-cube": self.nvlinks}.get(self.fabric, 1)
         return self.pace / max(1, apart)
 
     @property
     def promised(self) -> float:
-        """The promise of data sheets for `pace`; `pace` itself where they are not known."""
+        """The data sheet's value of `pace`; `pace` itself if unknown."""
         if self.pace == self.gpu_rate:
             return self.spec_rate or self.gpu_rate
         return pcie_spec(self.pcie_generation, self.pcie_lanes) if self.pcie_generation else self.pace
@@ -186,7 +186,7 @@ class System(Shown):
 
     @property
     def between_sockets(self) -> float:
-        """Bytes/s between two sockets: what the system says, or what links of its kind of CPU carry."""
+        """Bytes/s between two sockets, from the system or its kind of CPU."""
         return self.socket_rate or SOCKET_LINKS[self.cpu]
 
     def socket(self, gpu: int) -> int:
@@ -194,7 +194,7 @@ class System(Shown):
         return gpu // (self.per_socket or self.gpus)
 
     def nvlinks_between(self, a: int, b: int) -> int:
-        """Return the NVLinks that lead from GPU `a` of a node straight to GPU `b`; 0 where a switch is between."""
+        """Return the number of direct NVLinks from GPU `a` of a node to GPU `b`; 0 with a switch between."""
         if a == b or self.fabric in ("nvswitch", "pcie"):
             return 0
         if self.fabric == "mesh":
@@ -204,7 +204,7 @@ class System(Shown):
         return CUBE[a].get(b, 0)
 
     def of(self, nodes: int) -> "System":
-        """Return a system of `nodes` such nodes; UsageError if nothing joins them."""
+        """Return the system with `nodes` nodes; UsageError if no network joins them."""
         if nodes < 1:
             raise UsageError(f"{self.name} cannot have {nodes} nodes; give 1 or more")
         if nodes > MOST_NODES:
@@ -247,13 +247,13 @@ class System(Shown):
             share = links / self.nvlinks
             return replace(part, nvlinks=links, gpu_rate=self.gpu_rate * share, spec_rate=self.spec_rate * share)
 
-        # No ring of NVLinks goes through all of them (nor through one alone), so NCCL takes PCIe.
+        # NVLinks form no ring through all of them (or through a single one), so NCCL uses PCIe.
         promised = pcie_spec(self.pcie_generation, self.pcie_lanes) if self.pcie_generation else 0.0
         return replace(part, fabric="pcie", nvlinks=0, gpu_rate=self.pcie_rate, spec_rate=promised)
 
 
 def product_of(system: System) -> Product:
-    """Return what a GPU of the system can do: by its file, its product, or its architecture, in that order."""
+    """Return a GPU's rates: from its file, its product, or its architecture, in that order."""
     product = product_named(system.gpu) or usual_product(system.arch)
     doubled = 2 * system.flops if product.flops_fp8 > product.flops else system.flops
     return Product(
@@ -266,12 +266,12 @@ def product_of(system: System) -> Product:
 
 
 def is_named(system: System) -> bool:
-    """Return whether the product is known, and not only its architecture."""
+    """Return whether the product is known, rather than only its architecture."""
     return product_named(system.gpu) is not None
 
 
 def launched_in_graph(system: System) -> System:
-    """Return the system with operations that are replayed from a CUDA graph, instead of launched each."""
+    """Return the system with operations replayed from a CUDA graph instead of launched one by one."""
     return replace(system, launch="graph")
 
 
@@ -279,10 +279,10 @@ def launched_in_graph(system: System) -> System:
 
 
 def as_system(topology: Topology) -> System:
-    """Return the machine's GPUs as a System; what the driver did not say and was assumed is in `guesses`.
+    """Return the machine's GPUs as a System; assumed values are listed in `guesses`.
 
-    NUMA nodes stand for sockets.  UsageError where nothing can be assumed: of CPUs, ranks that share a GPU, MIG slices,
-    GPUs that differ, unknown GPUs, GPUs without NVML, and several nodes, whose network cards are not discovered.
+    NUMA nodes stand for sockets. UsageError for CPUs, ranks that share a GPU, MIG slices, unequal or unknown GPUs,
+    and GPUs without NVML. The same for several nodes, since network cards are not discovered.
     """
     gpus = topology.gpus
     if not gpus:
@@ -303,7 +303,7 @@ def as_system(topology: Topology) -> System:
 
 
 class _Machine:
-    """A node; `_guesses` grows while its facts are gathered."""
+    """A node; `_guesses` collects the assumed values."""
 
     def __init__(self, topology: Topology) -> None:
         self._gpus, self._links, self._name = topology.gpus, topology.links, topology.name
@@ -314,7 +314,7 @@ class _Machine:
         fabric, links = self._fabric()
         generation, lanes = self._slot()
         gpu, name = ARCHITECTURES[self._arch], self._gpus[0].name
-        # Grace is soldered to its GPUs; of other hosts nothing is said.
+        # Grace is soldered to its GPUs; other hosts are unknown.
         is_arm = re.search(r"G[HB]\d00", name) is not None
         if not is_arm:
             self._guesses.append("CPUs by Intel")
@@ -350,7 +350,7 @@ class _Machine:
         raise UsageError(f"the architecture of {gpu.name} is unknown, and its driver does not say it; {FILE}")
 
     def _fabric(self) -> tuple[str, int]:
-        """Return what joins the GPUs, and how many NVLinks of each take part."""
+        """Return the fabric of the GPUs, and the number of each GPU's NVLinks in it."""
         pairs = list(combinations(range(len(self._gpus)), 2))
         kinds, counts = {}, {}
         for link in self._links:
@@ -369,7 +369,7 @@ class _Machine:
         if not least:
             return self._hidden(len(counts) == len(pairs), fewest)
 
-        # NVLinks from GPU to GPU: the first GPUs of a DGX-1 with V100, pairs, or from each to each.
+        # Direct NVLinks: the first GPUs of a DGX-1 with V100, pairs, or all-to-all.
         if size <= 8 and all(counts.get((a, b), 0) == CUBE[a].get(b, 0) for a, b in pairs):
             return ("hybrid-cube", CUBE_RINGS[size]) if CUBE_RINGS[size] else ("pcie", 0)
         if size % 2 == 0 and all(a ^ 1 == b for a, b in counts) and len(counts) == size // 2:
@@ -380,7 +380,7 @@ class _Machine:
         return "pcie", 0
 
     def _hidden(self, everywhere: bool, fewest: int) -> tuple[str, int]:
-        """NVLinks that join GPUs, and whose ends a virtual machine does not show."""
+        """NVLinks between GPUs with ends that a virtual machine hides."""
         if not everywhere:
             self._guesses.append("PCIe alone, since only some GPUs are joined by NVLinks, and how is hidden")
             return "pcie", 0
@@ -413,13 +413,13 @@ class _Machine:
         answers = {link.p2p for link in self._links}
         if "no" in answers or "unprobed" not in answers or fabric != "pcie":
             return "no" not in answers
-        # Nobody has tried it: NVIDIA's driver refuses consumer cards, and hardly any others.
+        # Untested: NVIDIA's driver refuses consumer cards, and hardly any others.
         works = "GeForce" not in self._gpus[0].name
         self._guesses.append(f"peer access {'works' if works else 'is refused'}, since nobody has tried it")
         return works
 
     def _per_socket(self) -> int:
-        """GPUs at each NUMA node, if they come evenly and in order."""
+        """GPUs at each NUMA node, if even and in order."""
         nodes = [gpu.numa for gpu in self._gpus]
         counts = Counter(nodes)
         even = len(set(counts.values())) == 1 and None not in counts

@@ -18,7 +18,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--impl fastest", "unknown implementation 'fastest'; choose from: all, library, ladder, narrow, mpi"),
         ("--impl nccl", "nccl does not run on cpu; choose from"),
         ("-b 0", "--minbytes 0 is impossible; give at least 1"),
-        ("-b 1M -e 8", "-b 1M is above -e 8"),
+        ("-b 1M -e 8", "-b 1M is larger than -e 8"),
         ("-e 900T", "of shared memory and "),
         ("-r 2", "--root 2 is no rank; choose from 0 to 1"),
         ("--on moon", "unknown --on 'moon'; choose from: auto, gpu, cpu, ... dgx-h100, "),
@@ -26,7 +26,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--json /proc/nothing.json", "cannot write /proc/nothing.json: ... choose another --json FILE"),
         ("--json .", "cannot write .: Is a directory"),
         ("--json new.json -b 0", "--minbytes 0 is impossible; give at least 1"),
-        ("--nodes 2", "--nodes goes with a described system, and --on cpu is none"),
+        ("--nodes 2", "--nodes needs a described system, which --on cpu is not"),
         ("--rendezvous", "--rendezvous names no folder; give one that all processes see"),
         ("--rendezvous=", "--rendezvous names no folder; give one that all processes see"),
     ),
@@ -43,13 +43,13 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
     "sweep --mpi": (
         ("lam", "unknown MPI library 'lam'; choose from: mvapich, cray, intel, openmpi, mpich, a folder"),
         ("mpich,mpich", "--mpi names ... twice"),
-        ("mpich --on gpu", "--mpi names libraries of ranks on a CPU, and these are on gpu"),
+        ("mpich --on gpu", "--mpi names libraries for ranks on a CPU, but these run on gpu"),
         ("mpich --ab X=1", "--mpi and --ab"),
     ),
     "sweep --nccl": (
         ("/nowhere --on gpu", "--nccl /nowhere: there is no libnccl.so.2; give ... a file"),
         ("2.1.0 --on gpu", "--nccl 2.1.0: there is no ... pip install --target FOLDER nvidia-nccl-cu13==RELEASE"),
-        ("2.30.7 --on cpu", "--nccl names libraries of ranks on a GPU, and these are on cpu"),
+        ("2.30.7 --on cpu", "--nccl names libraries for ranks on a GPU, but these run on cpu"),
         ("2.30.7 --on gpu --starts 2", "--nccl starts the ranks once for each library"),
         ("2.30.7 --mpi mpich", "--mpi is for ranks on a CPU, and --nccl for ranks on a GPU"),
         ("2.30.7 --ab X=1", "--nccl and --ab"),
@@ -101,7 +101,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--strategy tree", "unknown strategy 'tree'; choose from: all, library, ring"),
         ("--slow-rank 2", "--slow-rank 2 is no rank of 2; choose from 0 to 1"),
         ("--slow-rank 1:0.5", "give one from 1 to 1000"),
-        ("--slow-rank 1 --slow-rank 1:2", "given twice"),
+        ("--slow-rank 1 --slow-rank 1:2", "appears twice"),
         ("--staleness -1", "give at least 0 and at most 10000"),
         ("--target nan", "--target nan is impossible; give more than 0"),
     ),
@@ -163,12 +163,12 @@ def test_wrong_words_are_one_line_and_exit_2(here: Command, tmp_path: Path, befo
 def test_ranks_have_the_limits_of_the_option_the_machine_a_launcher_and_a_system(here: Command, tmp_path: Path) -> None:
     for words, complaint, variables in (
         ("sweep --on cpu --ranks 0", "--ranks 0 is impossible; give at least 1", {}),
-        ("sweep --on cpu --ranks 999999", "more than this machine takes: ... `collbench predict SYSTEM`", {}),
+        ("sweep --on cpu --ranks 999999", "exceeds this machine's limit: ... `collbench predict SYSTEM`", {}),
         ("sweep --on cpu --ranks 3", "--ranks 3 although the launcher started 2; leave --ranks out", LAUNCHED),
         ("startup --on cpu --ranks 1,2", "--ranks 1,2 is not possible", LAUNCHED),
-        (f"{H100} --ranks 16", "--ranks 16 is more than the 8 GPUs of DGX H100; ... --nodes 2", {}),
+        (f"{H100} --ranks 16", "--ranks 16 exceeds the 8 GPUs of DGX H100; ... --nodes 2", {}),
         (f"{H100} --nodes 2 --ranks 6", "give --ranks 16 for all, or --nodes 1 ... , or --ranks-per-node 3", {}),
-        (f"{H100} --ranks-per-node 9", "more than the 8 GPUs of a node ... ; choose from 1 to 8", {}),
+        (f"{H100} --ranks-per-node 9", "exceeds the 8 GPUs of a node ... ; choose from 1 to 8", {}),
         (f"{H100} --ranks-per-node 4 --ranks 10", "is not ... on 3 nodes; give --ranks 12", {}),
     ):
         refused(here, tmp_path, words, complaint, **variables)
@@ -197,4 +197,4 @@ def test_a_sweep_whose_rows_were_all_skipped_says_so_and_ends_with_status_1(here
 
 def test_what_starts_ranks_by_itself_is_refused_under_a_launcher(here: Command, tmp_path: Path) -> None:
     for words in ("sweep --on cpu --ab X=1", "sweep --mpi mpich", "sweep --on gpu --nccl 2.30.7"):
-        refused(here, tmp_path, words, "cannot do under a launcher", **LAUNCHED)
+        refused(here, tmp_path, words, "under a launcher (mpirun, srun)", **LAUNCHED)

@@ -239,7 +239,7 @@ def test_a_socket_that_others_may_open_is_not_trusted(tmp_path: Path, monkeypatc
         folder = Path(json.loads(text)["folder"])
         assert folder.stat().st_mode & 0o777 == 0o700
         folder.chmod(0o711)
-        with pytest.raises(PlatformError, match="nobody answers where rank 0 should be"):
+        with pytest.raises(PlatformError, match="no answer at rank 0's address"):
             SocketProcesses.at(Folder(tmp_path), 1, 2, 0.3)
         assert isinstance(first.exception(), PlatformError)
     assert not folder.exists()
@@ -310,7 +310,7 @@ def test_who_takes_long_to_say_who_he_is_is_hung_up_on(tmp_path: Path, monkeypat
         second = pool.submit(SocketProcesses.at, Folder(tmp_path), 1, 2, 0.1)
         connection, _ = stranger.accept()
         dripping = pool.submit(drip, connection)
-        assert "nobody answers where rank 0 should be" in str(second.exception())
+        assert "no answer at rank 0's address" in str(second.exception())
         assert not dripping.result()
         connection.close()
 
@@ -348,11 +348,11 @@ def test_a_process_that_is_gone_is_named_at_once(tmp_path: Path) -> None:
 
 def test_who_does_not_come_is_named_with_the_fix(tmp_path: Path) -> None:
     with pytest.raises(
-        PlatformError, match=r"rank 1, 2 of 3 did not come to \S+ in time: start all, or raise --timeout"
+        PlatformError, match=r"rank 1, 2 of 3 did not reach \S+ in time: start all ranks, or raise --timeout"
     ):
         SocketProcesses.at(Folder(tmp_path), 0, 3, 0.05)
     assert list(tmp_path.iterdir()) == [], "the next start would try in vain what is left"
-    with pytest.raises(PlatformError, match="no word of rank 0 in"):
+    with pytest.raises(PlatformError, match="no address of rank 0 in"):
         SocketProcesses.at(Folder(tmp_path), 1, 3, 0.05)
 
 

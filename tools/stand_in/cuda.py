@@ -2,8 +2,8 @@
 
 It is asynchronous like the real one: each stream is a thread that carries out what it is given in order, so a kernel
 that waits for another really waits.  Kernels are the real kernels/*.cu, compiled as C++; a cooperative launch runs its
-grid as threads.  The machine refuses the errors that CUDA would refuse: a stream used under another device, memory of a GPU without peer
-access, a wait across the borders of a capture.  `Machine` also has the faults that tests need.  With a
+grid as threads.  The machine refuses what CUDA refuses: a stream used under another device, memory of a GPU without
+peer access, a wait across the borders of a capture.  `Machine` also has the faults that tests need.  With a
 `process` number its device memory is shared with other processes that have a machine of their own (ipc.py).
 
 A graph's nodes keep to its dependencies and to nothing else: they run one after the other, as CUDA may run them, the

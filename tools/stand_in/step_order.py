@@ -62,7 +62,7 @@ def carry_out(platform: Any, schedule: str, everywhere: bool, steps: int = STEPS
 
 
 def out_of_order(log: Sequence[tuple[str, Stream]], platform: Any, schedule: str) -> list[str]:
-    """Return the actions that came too early: a bucket before its product, or a product before the end of the last step.
+    """Return the actions that came too early: a bucket before its product, a product before the last step's end.
 
     A device's streams are counted together: what its ranks communicate they may communicate in one kernel.
     """

@@ -1,8 +1,8 @@
-"""The memory of a rank on a CPU and, in the same window, of its neighbours on this machine; and how fast it is.
+"""Memory of a CPU rank and its neighbours, and its bandwidth.
 
-A collective must read every needed input and write every result at least once (`Case.traffic`).  Beyond the caches its
-floor is the time of all cores reading and writing as much at once.  Stores are of two kinds; both are measured, since
-no machine says from which size on one is better.
+A collective must read every needed input and write every result at least once (`Case.traffic`). Beyond the caches its
+floor is the time in which all cores read and write that much at once. Ordinary and non-temporal stores are both
+measured, since the better one depends on the machine and the size.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Functions of C libraries, MPI's above all, called from a compiled loop as kernels are (kernels/host/library.cpp)."""
+"""Calls of MPI functions from a compiled loop (kernels/host/library.cpp)."""
 
 import ctypes
 import os

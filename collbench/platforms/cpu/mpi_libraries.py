@@ -1,8 +1,7 @@
-"""The MPI libraries on this machine, and how the launcher of each starts ranks that load it.
+"""The MPI libraries on this machine, and the launcher of each.
 
-mpi4py's wheel has a build for either of the two binary interfaces, MPICH's and Open MPI's, and loads the library that
-MPI4PY_LIBMPI names.  A library must be started by its own launcher: ranks that another one started do not know of each
-other, or end in an abort.
+mpi4py's wheel has a build for each of the two ABIs, MPICH's and Open MPI's, and loads the library that MPI4PY_LIBMPI
+names. Each library needs its own launcher: under another one ranks do not find each other, or abort.
 """
 
 import os
@@ -170,7 +169,7 @@ def own(environment: Mapping[str, str] = os.environ) -> Library:
         launchers = sibling, *map(sibling.with_name, kind.launchers)
         path = next((str(each) for each in launchers if _is(kind, each)), None)
         if not path:
-            raise PlatformError(f"mpi4py loads {kind.name}, and {sibling} is of another; fix: {kind.install}")
+            raise PlatformError(f"mpi4py loads {kind.name}, and {sibling} belongs to another; fix: {kind.install}")
     return Library(kind, Path(path), None if by_itself else _file_of(kind, Path(path)))
 
 
@@ -194,7 +193,7 @@ def find(word: str, environment: Mapping[str, str] = os.environ) -> Library:
 def _at(path: Path) -> Library:
     """The library in a folder, or the one that a launcher or a file belongs to."""
     if not path.exists():
-        raise UsageError(f"--mpi {path}: there is nothing there; give a folder with bin/mpiexec, or a libmpi.so")
+        raise UsageError(f"--mpi {path} does not exist; give a folder with bin/mpiexec, or a libmpi.so")
     file = path.absolute() if path.is_file() and ".so" in path.name else None
     for kind in KINDS.values():
         if file and _kind_of_file(file) is not kind:

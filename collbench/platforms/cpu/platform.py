@@ -1,8 +1,8 @@
-"""Ranks as processes of one machine, whose memory is one shared window that all of them load and store.
+"""The CPU platform: ranks are processes that share one memory window.
 
-Nothing here needs a GPU or an installed MPI: the `mpich` wheel brings the library, and kernels are compiled as C++.
-Under an outside launcher on several nodes only the library can run.  Every rank fills and judges its own buffers.  The
-stress check is one call into C, in which this rank's calls follow each other within nanoseconds.
+This platform needs neither a GPU nor an installed MPI: the `mpich` wheel has the library, and kernels are compiled as
+C++. On several nodes, under an outside launcher, only the library can run. Every rank fills and checks its own
+buffers. The stress check is one call into C, which makes this rank's calls within nanoseconds of each other.
 """
 
 import ctypes

@@ -1,10 +1,10 @@
-"""Memory that the ranks of a machine share: how much there is, one window for all, and a lock in it.
+"""Shared memory of one machine's ranks: size, window and lock.
 
-The window is in no folder and ends with the last process that maps it, so a killed process leaves nothing behind.  The
-first rank makes a file of memory (memfd), and the others open it through that rank's /proc.  Each rank's part is a span
-of whole huge pages.  A page lies where it is first touched, so a rank that fills its own buffers has them near.
+The first rank creates a memfd, and the others open it through that rank's /proc. It has no name and ends with the
+last process that maps it, so a killed process leaves nothing behind. Each rank's part consists of whole huge pages.
+Pages are placed at first touch, so a rank that fills its own buffers has them near.
 
-The machine's free memory and the control groups above this process (docker's --memory, a job's) limit its size.
+Its size is limited by free memory and by control groups (docker's --memory, a batch job's).
 """
 
 import contextlib

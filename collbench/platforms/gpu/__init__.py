@@ -1,4 +1,4 @@
-"""GPUs, through CuPy: one process holds all ranks, or under an outside launcher one each."""
+"""The GPU platform, through CuPy."""
 
 from collbench.platforms import PlatformKind
 from collbench.platforms.gpu import probe

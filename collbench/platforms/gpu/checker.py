@@ -1,8 +1,8 @@
-"""Known inputs and the comparison of results on GPUs, by the kernels of kernels/check.cu on every rank's stream.
+"""Known inputs and checks of results on GPUs (kernels/check.cu).
 
-In the stress check nothing waits for the host, and streams of different devices meet only inside the operation.  Ranks
-that share a device run as one grid on the stream of the first: their own streams meet before and after each operation,
-and no rank comes late.
+In the stress check no call waits for the host, and streams of different devices synchronise only inside the
+operation. Ranks that share a device run as one grid on the first one's stream: their streams meet before and after
+each operation, and no rank is delayed.
 """
 
 from collections.abc import Iterator, Mapping

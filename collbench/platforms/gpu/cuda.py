@@ -1,8 +1,8 @@
-"""CuPy, imported in one place and its errors translated in one place: streams, memory, kernels.
+"""CuPy behind one module: streams, memory, kernels, and translated errors.
 
-The CUDA driver through ctypes, for what CuPy does not offer: allocations, virtual memory, multicast objects.
-Structures and constants are those of cuda.h; a test compiles that header and compares.  Sizes, offsets and addresses
-are bytes, devices are ordinals.  Every method raises PlatformError with the driver's own words.
+It calls the CUDA driver through ctypes for features that CuPy lacks: allocations, virtual memory, multicast objects.
+A test compares its structures and constants with cuda.h. Sizes, offsets and addresses are in bytes, devices are
+ordinals. Every method raises PlatformError with the driver's message.
 
 CuPy finds NCCL in its wheel or on the system; COLLBENCH_NCCL=/path/libnccl.so.2 is loaded first and takes its place.
 """

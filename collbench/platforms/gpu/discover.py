@@ -1,10 +1,10 @@
-"""The GPUs that this process sees: what joins them, peer access, and which ranks live where.
+"""The visible GPUs: links, peer access, and the placement of ranks.
 
-`collbench topo` and a run file's header have it.  NVML knows GPUs and links, and so does CUDA through CuPy.
+The facts come from NVML and from CUDA through CuPy, for `collbench topo` and the headers of run files.
 
-Peer access is proved before it is trusted: drivers offer it on machines where it silently loses data (an IOMMU in the
-way, consumer cards, virtual machines).  A pattern is written and read back in both directions, by a kernel's stores, a
-kernel's loads and a copy.  The processes of a node get its GPUs in turn, and so do the ranks of a process.
+Peer access is tested before it is used: some drivers offer it where it silently loses data (an active IOMMU, consumer
+cards, virtual machines). The test writes and reads back a pattern in both directions, by a kernel's stores, a
+kernel's loads and a copy. The processes of a node take its GPUs in turn, and so do the ranks of a process.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""How kernels are compiled for a run and launched: if ranks wait for each other, as one cooperative grid a device."""
+"""Compilation and launch of GPU kernels, cooperative if ranks wait mutually."""
 
 from collections.abc import Callable
 from typing import Any

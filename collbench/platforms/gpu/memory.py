@@ -1,12 +1,12 @@
-"""Where the memory of every rank is: of this process's ranks, of other processes', and in the eyes of a switch.
+"""GPU memory of every rank: local, mapped from other processes, or multicast.
 
-A process names its rank's memory by a handle of the driver's allocation and the offset in it (CUDA IPC).  Every process
-closes it before the owner frees it.  It is trusted once each process's stores have arrived and its loads are right, in
-both directions of every pair, two ranks of one GPU included.
+A process exports its rank's memory as a CUDA IPC handle of the allocation, with an offset. Every process closes it
+before the owner frees it. It is used only after a test of stores and loads in both directions of every pair,
+including two ranks of one GPU.
 
-Memory that an NVSwitch adds and hands round has one multicast address for the same place on every rank's GPU.  It needs
-a GPU for each rank, all at one switch, and one process that holds them.  Only implementations that need the switch work
-there, next to the ordinary memory, since NCCL's speed depends on how its buffers are allocated.
+Multicast memory has one address for the same offset on every rank's GPU, where the NVSwitch adds and broadcasts. It
+needs a GPU for each rank, all at one switch, and one process that holds them. Only implementations that need the
+switch use it: it is separate from the ordinary memory, since NCCL's speed depends on the allocation of its buffers.
 """
 
 from collections.abc import Callable, Sequence
@@ -234,7 +234,7 @@ def switch_driver(cuda: Cuda, devices: Sequence[int], ranks: int) -> Driver:
     if len(devices) < ranks:
         raise Unsupported("memory for the switch is made by one process that holds all ranks: start it without mpirun")
     if len(set(devices)) < 2:
-        raise Unsupported("a switch adds what is on two GPUs or more, and the ranks are on one")
+        raise Unsupported("a switch needs ranks on two GPUs or more, and these are on one")
     if len(set(devices)) < len(devices):
         raise Unsupported(f"ranks share a GPU, and a switch adds one input of each: use --ranks {len(set(devices))}")
     compiler = cuda.compiler_version()
@@ -304,7 +304,7 @@ class SwitchedRankMemory(RankMemory):
             self._driver = switch_driver(cuda, list(places.device.values()), len(places.places))
             super().__init__(cuda, team, places, layout)
         except failures as error:
-            raise Unsupported(f"no memory that the switch knows, besides that of the other rows: {error}") from None
+            raise Unsupported(f"no multicast memory in addition to the other rows' buffers: {error}") from None
 
     def _allocate(self, devices: Sequence[int], nbytes: int) -> SwitchMemory:
         memory = SwitchMemory(self._cuda, self._driver, devices, nbytes)

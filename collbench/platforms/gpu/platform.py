@@ -1,12 +1,12 @@
-"""Ranks as GPUs, through CuPy; more ranks than GPUs share them.
+"""The GPU platform, through CuPy; several ranks may share a GPU.
 
-Started alone, one process holds all ranks, and rank r lives on device r modulo their number.  The ranks of one device
-run a hand-written kernel as one cooperative grid: only there does CUDA promise that blocks which wait for each other
-all run.  Under an outside launcher each process holds one rank.  Three objects differ: `Team` (how processes agree),
-`Placement` (which rank is where) and `RankMemory` (where memory is).
+Without a launcher one process holds all ranks, and rank r uses device r modulo the number of devices. The ranks of a
+device run a hand-written kernel as one cooperative grid, since only that guarantees that blocks which wait for each
+other all run. Under an outside launcher each process holds one rank. Three objects differ: `Team` (agreement),
+`Placement` (devices of ranks) and `RankMemory` (addresses).
 
-Logs of traced kernels go by %globaltimer.  PTX promises nothing of it between two GPUs: theirs are milliseconds apart
-and drift.  So it is held against the host's clock, GPU by GPU.
+Traced kernels log times of %globaltimer. On different GPUs it is milliseconds apart and drifts, so it is compared
+with the host's clock for each GPU.
 """
 
 import os

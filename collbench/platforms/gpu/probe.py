@@ -1,6 +1,7 @@
-"""Facts about the GPUs before any rank is started, without CuPy and without touching CUDA in this process.
+"""Facts about GPUs before ranks start, without CuPy.
 
-The driver is asked by a short-lived child: one that initialises CUDA can neither fork nor outlive a wedged device.
+A short-lived child process queries the driver: a process that initialises CUDA can neither fork nor survive a wedged
+device.
 """
 
 import ctypes

@@ -1,23 +1,22 @@
-"""Graphs and clocks: how operations on several GPUs are started and timed.
+"""CUDA graphs and events: starting and timing operations on several GPUs.
 
-Each rank has a stream, captured into a graph of its own, as in nccl-tests.  One graph for all would be shorter, but
-ranks wait for each other inside their kernels, and CUDA may put two branches of a graph into one queue: then neither
-ends.  Streams have a queue each.  Where ranks wait for each other's events, one graph is needed (`Prepared.one_graph`):
-the first rank's stream starts it and is done when all of it is, so its two events time the slowest rank.
+Each rank has a stream, captured into its own graph, as in nccl-tests. A single graph could deadlock: ranks wait for
+each other inside their kernels, and CUDA may put two branches of a graph into one queue. Ranks that wait for each
+other's events need a single graph (`Prepared.one_graph`). The first rank's stream starts it and ends with all of it,
+so its two events time the slowest rank.
 
-The host takes microseconds to enqueue each device's graph.  A gate keeps that out of the time: it holds every stream
-back until the last graph is enqueued.  Each stream's two events then time its rank, and the slowest counts.
+The host takes microseconds to enqueue each device's graph. A gate excludes that from the time: it holds every stream
+back until the last graph is enqueued. Two events on each stream then time its rank, and the slowest counts.
 
-The launch queue has about 1,024 entries, and a launch into a full queue blocks.  So a thread that launches the graphs
-of several ranks hangs if one graph fills the queue, because its kernels wait for those of the next graph; and so do
-processes that have the gate closed until all have launched.  Times are wrong even before that (docs/log.md, "Ranks that
-share an H100").  So the nodes of a replay's graphs stay at a quarter of the queue, and a sample of more operations is
-several replays in a row.  Each replay is launched for all ranks before the next one, so a blocked launch gets room; the
-gate holds back the first only.
+The launch queue has about 1,024 entries, and a launch into a full queue blocks. If one rank's graph fills the queue,
+the thread hangs: its kernels wait for the next rank's graph. Processes that keep the gate closed until all have
+launched hang likewise. Times are wrong even before that (docs/log.md, "Ranks that share an H100"). So a replay's
+graphs use at most a quarter of the queue, and a larger sample is several replays in a row. Each replay is launched
+for all ranks before the next one, so a blocked launch gets room; the gate holds back only the first.
 
-Clocks: CUDA tells the time between two events by the device's own clock.  An event that is reached between two looks
-at the host's clock ties the two clocks together.  They drift by microseconds in a second, so they are tied again after
-what is timed; a moment between two ties is off by no more than the ties are.
+CUDA measures the time between two events by the device's clock. An event that is reached between two readings of the
+host's clock ties the two clocks together. They drift by microseconds in a second, so they are tied again after each
+measurement. A time between two ties has at most the ties' error.
 """
 
 import ctypes

@@ -160,7 +160,7 @@ def test_what_adds_nothing_and_options_without_bits_are_refused_in_a_line(here: 
         ("--bits --redop max", "leave --redop out"),
         ("--bits -g 2..x", "--ranks 2..x"),
         ("--bits -g 2,4 -b 4 -e 8 -f 2 --op reducescatter", "-b or -f"),
-        ("--bits -b 8 -e 4", "-b 8 is above -e 4"),
+        ("--bits -b 8 -e 4", "-b 8 is larger than -e 4"),
         ("-g 2,3", "--ranks 2,3"),
         ("-b 4K", "--minbytes needs --bits"),
         ("--json -", "--json needs --bits"),

@@ -89,7 +89,7 @@ def test_what_is_missing_is_said_in_a_line_with_the_fix(alone: Path) -> None:
         ("intel", r"no Intel MPI on this machine; fix: .*pip install impi-rt"),
         ("impi", r"no Intel MPI .*; fix"),
         ("lam", r"unknown MPI library 'lam'; choose from: .*intel, openmpi, mpich"),
-        ("/no/such/place", r"--mpi /no/such/place: there is nothing there; give a folder with bin/mpiexec"),
+        ("/no/such/place", r"--mpi /no/such/place does not exist; give a folder with bin/mpiexec"),
         ("{here}", r"no launcher and library of one of .*Open MPI.* belong to it; give a folder"),
         ("{here}/bare", r"no launcher and library"),
     ):
@@ -144,7 +144,7 @@ def test_of_two_wheels_beside_this_python_the_launcher_is_of_the_one_that_is_loa
     (beside / "lib" / "libmpi.so").write_text("INPUT(libmpi.so.40)")  # for linkers
     if last == "openmpi":
         with pytest.raises(
-            PlatformError, match=r"mpi4py loads MPICH, and \S+mpiexec is of another; fix: .*install mpich"
+            PlatformError, match=r"mpi4py loads MPICH, and \S+mpiexec belongs to another; fix: .*install mpich"
         ):
             own({"PATH": ""})
         assert own({"PATH": "", "MPI4PY_MPIABI": "openmpi"}).kind.key == "openmpi"

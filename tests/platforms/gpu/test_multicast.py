@@ -121,7 +121,7 @@ def test_every_type_and_reduction_of_the_switch_is_carried_out(dtypes: Sequence[
 
 def test_where_there_is_no_switch_it_is_skipped_with_the_reason(opened: Open) -> None:
     for devices, ranks, faults, reason in (
-        (1, 2, {}, "a switch adds what is on two GPUs or more, and the ranks are on one"),
+        (1, 2, {}, "a switch needs ranks on two GPUs or more, and these are on one"),
         (2, 4, {}, "ranks share a GPU, and a switch adds one input of each: use --ranks 2"),
         (2, 2, {"nvrtc_version": (12, 1)}, r"NVRTC 12\.1 lacks the instructions: use the one of CUDA 12\.2 or newer"),
         (2, 2, {"capability": (8, 0)}, "GPU 0 is an sm_80, and multimem instructions need sm_90 or newer"),

@@ -144,7 +144,7 @@ def test_nccl_2_31_has_no_algorithm_for_what_the_variables_leave_out(
 
 def test_on_a_cpu_there_is_no_release_to_choose(releases: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "on_auto", lambda: "cpu")
-    with pytest.raises(UsageError, match=r"libraries of ranks on a GPU, and these are on cpu"):
+    with pytest.raises(UsageError, match=r"libraries for ranks on a GPU, but these run on cpu"):
         collbench.sweep(nccl=str(releases[OLD]), maxbytes=8)
 
 

@@ -1,4 +1,4 @@
-"""NCCL on the GPUs of a run: its copies on this machine, its environment, communicators, fast paths and logs."""
+"""NCCL on GPUs: installed copies, environment, communicators, fast paths and logs."""
 
 import os
 import subprocess

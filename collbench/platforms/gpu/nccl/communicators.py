@@ -1,12 +1,12 @@
-"""NCCL's communicators for the ranks that a process holds, and the lines of NCCL's log that say what ran.
+"""NCCL communicators of a process's ranks, and NCCL's log of its choices.
 
-NCCL allows shared GPUs since 2.30 (NCCL_MULTI_RANK_GPU_ENABLE, before it starts).  Every rank's kernel must then fit
-next to the others': with too many CTAs each, one waits for a peer that is never started.  So NCCL's start and its first
-operation of a kind have a limit of time.
+NCCL allows shared GPUs since 2.30 (NCCL_MULTI_RANK_GPU_ENABLE, set before it starts). The kernels of all ranks of a
+GPU must then fit at once: with too many CTAs, a rank waits for a peer that never starts. So NCCL's start and its
+first operation of a kind have a time limit.
 
-NCCL chooses algorithm, protocol and channels for each operation, falls back in silence, and tells of it in its log
-only.  A log slows operations, so it is switched on for one that is not timed: NCCL reads NCCL_DEBUG anew after
-ncclResetDebugInit (tried with the libraries of 2.27 to 2.32).
+NCCL chooses algorithm, protocol and channels for each operation, and reports them only in its log. A log slows
+operations, so it is enabled only for an untimed one. NCCL reads NCCL_DEBUG again after ncclResetDebugInit (tested
+with 2.27 to 2.32).
 """
 
 import ctypes

@@ -1,9 +1,8 @@
-"""The functions of NCCL that CuPy does not offer, called through ctypes.
+"""NCCL functions that CuPy does not offer, called through ctypes.
 
-They must be those of the copy of NCCL that CuPy calls: every copy counts its own groups and knows its own communicators
-only.  They are looked up through CuPy's extension module, among the libraries that this one was linked with; nothing is
-loaded for it.  tests/platforms/gpu/nccl_interface.toml has what the headers and libraries of NCCL 2.27 to 2.32 say of
-each; a test compares.
+They must come from the copy of NCCL that CuPy calls, since every copy has its own groups and communicators. They are
+looked up among the libraries linked to CuPy's extension module, without loading another. A test compares their types
+with those of NCCL 2.27 to 2.32 (tests/platforms/gpu/nccl_interface.toml).
 """
 
 import ctypes

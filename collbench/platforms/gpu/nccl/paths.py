@@ -1,9 +1,9 @@
-"""NCCL's own fast paths: buffers that are registered beforehand, and its policy on CTAs.
+"""NCCL's optional fast paths: registered buffers and the CTA policy.
 
-Registered buffers let NVLS and network cards work on them in place.  Symmetric ones (a window, NCCL 2.27) lie at the
-same offset on every rank: for these NCCL has kernels of its own and, where it may use no CTAs, copy engines.  Each path
-has communicators of its own.  All share one more allocation, since only memory from ncclMemAlloc can be symmetric, and
-that is no memory which kernels of other processes could reach as they reach ours.
+NVLS and network cards access registered buffers in place. Symmetric buffers (a window, NCCL 2.27) have the same
+offset on every rank; for these NCCL has separate kernels and, without CTAs, copy engines. Each path has its own
+communicators. All share one additional allocation: symmetric memory must come from ncclMemAlloc, and other processes'
+kernels cannot reach that as they reach our memory.
 """
 
 import ctypes
