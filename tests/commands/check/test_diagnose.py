@@ -196,7 +196,7 @@ def test_ranks_without_cores_are_told() -> None:
     """Whose run has shown what --spin busy does then."""
     out = diagnose(ROOT / "results" / "cpu-4-ranks-busy").stdout
     assert "note: 4 ranks on 2 usable CPUs: they take turns" in out
-    assert "note: --spin busy: waiting ranks keep their cores" in out
+    assert "note: --spin busy: waiting ranks occupy cores" in out
     assert "remarks on its rows: oversubscribed" in out
 
 
