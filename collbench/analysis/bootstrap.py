@@ -78,10 +78,7 @@ def block_count(samples: Floats) -> int:
 
 
 def memory(samples: Floats) -> float:
-    """Return the autocorrelation time, in samples, of the sign around the median; 1 for independent samples.
-
-    Correlations count up to the first that is at most 0.05.
-    """
+    """Return the autocorrelation time of the sign around the median, in samples, up to a correlation of 0.05."""
     values = np.sign(samples - np.median(samples))
     power = float(values @ values)
     total = 1.0
@@ -125,10 +122,7 @@ class LogRatio:
         return (self.below + self.above) / 2
 
     def estimate(self, confidence: float, scatter: float = 0.0, places: float = 0) -> Estimate:
-        """Return the ratio with its interval; `scatter` (a logarithm) is estimated from `places` sizes.
-
-        The degrees of freedom of both errors together are by F. E. Satterthwaite (1946).
-        """
+        """Return the ratio with its interval; the degrees of freedom are by F. E. Satterthwaite (1946)."""
         both = self.error**2 + scatter**2
         parts = self.error**4 / self.freedom + (scatter**4 / places if places else 0)
         freedom = max(1, int(both**2 / parts)) if parts else int(self.freedom)
@@ -182,10 +176,7 @@ def _apart(runs: Sequence[Sequence[float]]) -> tuple[float, int]:
 
 
 def between_repeats(log: float, repeats: Sequence[int], spread: Spread) -> LogRatio:
-    """Return a ratio with the error by starts or rounds of both rows; 0 if neither was repeated.
-
-    A row that was not repeated is assumed to have the spread of the other.
-    """
+    """Return a ratio with the error by the repeats of both rows; one repeat has the spread of the other row."""
     error = math.hypot(*map(spread.error, repeats)) if max(repeats) > 1 else 0.0
     return LogRatio(log, error, error, spread.freedom)
 
@@ -207,10 +198,7 @@ class Paired:
 
     @property
     def centre(self) -> float:
-        """Centre of the rounds: the median of the means of any two (J. Hodges and E. Lehmann, 1963).
-
-        It is robust, since a busy machine spoils whole rounds, and a disturbance of one half does not cancel.
-        """
+        """The median of the means of any two rounds (J. Hodges and E. Lehmann, 1963), robust to spoiled rounds."""
         return median(fmean(pair) for pair in combinations_with_replacement(self.logs, 2))
 
 
@@ -404,10 +392,7 @@ def outliers(curve: Sequence[tuple[int, float]]) -> set[int]:
 
 
 def _steps(logs: Sequence[float]) -> set[int]:
-    """Return the places before a step: a change of all later sizes.
-
-    A step is much larger than its neighbours, unlike a swing to and fro.
-    """
+    """Return the places before a step: a change of all later sizes, much larger than neighbouring changes."""
     jumps = [abs(after - before) for before, after in pairwise(logs)]
     far = max(LEAST_STEP, FAR_STEP * median(jumps)) if jumps else 0.0
     nearby = [max(before, after) for before, after in zip([0.0, *jumps], [*jumps[1:], 0.0], strict=False)]

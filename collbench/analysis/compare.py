@@ -182,10 +182,7 @@ Ratios = dict[Pair, LogRatio]
 
 
 def _estimates(pairs: Sequence[Pair], starts: int) -> tuple[Ratios, list[str]]:
-    """Return the estimates of ratios, without pairs that moved to other cores, and remarks on them.
-
-    `starts` is the number of starts of an interleaved run's ranks; 0 for successive runs.
-    """
+    """Return estimates and remarks; `starts` is that of an interleaved run's ranks, 0 for successive runs."""
     still = [pair for pair in pairs if starts or not pair.moved]
     ratios, remarks = _from_samples([pair for pair in still if pair.sampled], starts)
     if means := [pair for pair in still if pair not in ratios and pair.has_means]:
@@ -315,10 +312,7 @@ def _judged_rows(
 
 
 def judged(pair: Pair, ratio: Estimate, alone: Estimate, blank: Judgement, margin: float) -> Row:
-    """Return the row of a ratio; `blank` is a judgement with its name, BASE and the limit.
-
-    The interval of `ratio` holds together with those of all rows; the interval of `alone` is for this row only.
-    """
+    """Return the row of a ratio; `alone` is its own interval, `blank` a judgement with name, BASE and limit."""
     if ratio.high > _WIDEST * ratio.low:
         return _unknown(pair, "the interval is wider than 1000 to 1; measure longer", blank)
     return Row(pair.base, pair.new, *pair.seconds, judgement_of(ratio, alone, blank, margin), alone)
@@ -348,10 +342,7 @@ def _unknown(pair: Pair, why: str, blank: Judgement) -> Row:
 
 
 def mean_ratio(curve: Sequence[LogRatio], confidence: float) -> Estimate:
-    """Return the geometric mean of the ratios of a curve.
-
-    Its interval comes from the rows' own errors; differences of the change between sizes are no error.
-    """
+    """Return the geometric mean of the ratios of a curve, with an interval by the rows' own errors."""
     centre = fmean(estimate.log for estimate in curve)
     reaches, unshared, shared = [], [], []
     for estimate in curve:
@@ -397,7 +388,7 @@ def _standing_out(rows: Iterable[Row]) -> list[str]:
     """Name the sizes of a log that changed without their neighbours."""
     changed = [row for row in rows if row.word in (Word.SLOW, Word.FAST)]
     names = dict.fromkeys(f"{row.implementation} at {format_size(row.case.nbytes)}" for row in changed)
-    return [f"{', '.join(names)}: too far from the neighbouring sizes to be scatter"] * bool(names)
+    return [f"{', '.join(names)}: stands out from the neighbouring sizes by more than their scatter"] * bool(names)
 
 
 def _unlike_machines(barriers: float, extra: float) -> Iterator[str]:

@@ -172,21 +172,14 @@ class Row(Judged, Pair):
         return max(self.alone.high, 1 / max(self.alone.low, 1e-300)) - 1
 
     def hides(self, margin: float) -> bool:
-        """Return whether the row may be slower by more than the margin.
-
-        A comparison passes only if no row hides a slowdown, so each row needs only the confidence of the whole (an
-        intersection-union test: R. Berger, 1982).
-        """
+        """Return whether the row may be slower by more than the margin (intersection-union test: R. Berger, 1982)."""
         least = min(self.estimate.high, self.alone.high)
         return self.word is not Word.SLOW and not least <= 1 + margin
 
 
 @dataclass(frozen=True)
 class Together(Judged):
-    """All sizes of a kind of case of an implementation: the geometric mean of their ratios, with an interval.
-
-    It shows a common change that is too small to be seen at a single size.
-    """
+    """All sizes of a curve: the geometric mean of their ratios, which shows small common changes."""
 
     SHOWN = ("case", "implementation", "sizes", "ratio", "interval", "word", "every")
     case: Case  # without a size

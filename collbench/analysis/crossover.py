@@ -320,10 +320,7 @@ MOST_NAMED = 3  # implementations
 
 
 def winners(results: Sequence[Result | Timed], disturbed: Sequence[Timed] = ()) -> list[tuple[Case, list[Range]]]:
-    """Return, for each kind of case, ranges of sizes with the implementations that are or may be the fastest.
-
-    A disturbed row with a shorter time may be the fastest, but never surely is.
-    """
+    """Return the ranges of sizes with their possibly fastest implementations, for each kind of case."""
     every: list[tuple[Case, list[Range]]] = []
     for rows in by_key(timed(results), lambda row: row.case.kind).values():
         ranges: list[Range] = []

@@ -354,10 +354,7 @@ class Crossing(NamedTuple):
 
 
 def crossings(first: CurveFit, second: CurveFit) -> list[Crossing]:
-    """Return the crossings of two curves within their common range of sizes, by size.
-
-    Replicates include the errors of left-out sizes, and so effects that the form cannot follow.
-    """
+    """Return the crossings of two curves within their common sizes; replicates include errors of left-out sizes."""
     low, high = max(first.sizes[0], second.sizes[0]), min(first.sizes[-1], second.sizes[-1])
     if low >= high:
         return []
@@ -451,10 +448,7 @@ def _lines(sizes: Floats, seconds: Floats, inside: npt.NDArray[np.bool_]) -> tup
 
 
 def curve_remarks(rows: Sequence[Observed], known: CurveFit | None = None) -> Iterator[str]:
-    """Yield remarks on a curve (by ascending size) that need no model of its machine.
-
-    `known` is the fit to these rows, if there is one.
-    """
+    """Yield remarks on a curve without a model of its machine; `known` is its fit, if there is one."""
     notes = dict.fromkeys(filter(None, (str(row.note.brief) for row in rows)))
     if notes:
         yield f"remarks on its rows: {'; '.join(notes)}"

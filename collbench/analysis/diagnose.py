@@ -132,18 +132,12 @@ class Diagnosis:
 
 
 def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
-    """Compare a curve of one implementation with a system; return the verdict, with reasons if it is slow.
-
-    The system is None if the machine is unknown.  `expect` predicts cases on a system by an implementation.
-    """
+    """Compare a curve with a system, None if unknown; return the verdict, with reasons if it is slow."""
     return with_reasons(judge_curve(rows, system, facts, expect), facts, expect)
 
 
 def judge_curve(rows: Sequence[Observed], system: System | None, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
-    """Return the verdict without reasons.
-
-    If a log does not tell the launch or the release of NCCL, the curve is slow only if it is slow for all choices.
-    """
+    """Return the verdict without reasons; a curve is slow only if it is for all values that a log leaves open."""
     systems: Sequence[System | None] = (system,)
     if system and rows[0].case.ranks > 1 and called(rows[0].implementation) == "nccl":
         systems = possible(system, facts.unsaid)
@@ -215,10 +209,7 @@ def with_reasons(diagnosis: Diagnosis, facts: RunFacts, expect: Expect = curve) 
 
 
 def faster_round(rows: Sequence[Observed], slow: Collection[int]) -> str:
-    """Return `the second round was 4.0x faster` for a log with very different rounds, else an empty text.
-
-    Only the sizes in `slow` (bytes) count, if there are any.
-    """
+    """Return `the second round was 4.0x faster` by the `slow` sizes of very different rounds, else nothing."""
     chosen = [row for row in rows if row.case.nbytes in slow] or rows
     rounds = [row.rounds for row in chosen if isinstance(row, Reported) and row.rounds]
     apart = [max(seconds) / min(seconds) for seconds in rounds]
@@ -295,10 +286,7 @@ def _held_together(compared: ComparedCurve) -> Diagnosis:
 
 
 def limit_of(row: Observed, expected: Prediction) -> float:
-    """Return the largest ratio of measured over expected time of a size that is not slow.
-
-    A row of copies between GPUs is the slowest of all pairs, so its limit is the end of the band.
-    """
+    """Return the largest ratio of a size that is not slow; for the slowest pair of copies, the end of the band."""
     far = 1.0 if row.implementation.startswith(COPIES) else FAR
     return far * expected.band[1] / expected.seconds
 
@@ -385,10 +373,7 @@ class Stretch(NamedTuple):
 
 
 def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> Judgement:
-    """Judge the logarithms of measured over expected times, by ascending size in bytes.
-
-    The limit is that of the large messages; NaN with fewer than three large sizes.
-    """
+    """Judge the logarithms of measured over expected times, by ascending size; the limit is of large messages."""
     stretches = list(_stretches(sizes, smoothed(logs) - errors.mean, errors.covariance))
     limit = math.nan
     if stretches[-1].where == _LARGE_SIZES:

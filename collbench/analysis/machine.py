@@ -330,10 +330,7 @@ def _counts(system: System, run: Run, nodes: int | None) -> Iterator[int | None]
 
 
 def _ruled_out(system: System, facts: RunFacts) -> bool:
-    """Return whether NCCL logged more cards than a node has, or a network that the system lacks.
-
-    Fewer cards, or TCP, may be faults of a machine, so they rule out no system.
-    """
+    """Return whether NCCL logged more cards or another network than the system has; faults only reduce these."""
     if system.nics is None:
         return False
     cards, logged = facts.log.get("cards", ""), facts.log.get("transport", "")

@@ -187,20 +187,14 @@ class ComparedCurve:
         return error_model(self.sizes, error_levels(system, first.case.collective.name, called(first.implementation)))
 
     def off(self, seconds: Sequence[float]) -> float:
-        """Return the typical ratio of measured and other times, at least 1.
-
-        Slow sizes and other sizes have the same total weight, so that neither hides the other.
-        """
+        """Return the typical ratio of measured and other times, at least 1, with equal weight of slow sizes."""
         far = np.abs(self.logs(seconds))
         slow = np.array([row.typical > other.high for row, other in zip(self.rows, self.expected, strict=True)])
         return math.exp(fmean(fmean(part.tolist()) for part in (far[slow], far[~slow]) if len(part)))
 
     @property
     def scatter(self) -> float:
-        """The scatter of sizes around the mean of their neighbours, or of samples around their median if larger.
-
-        It is a logarithm.
-        """
+        """Logarithmic scatter of sizes around their neighbours' mean, or of samples around their median if larger."""
         logs = self.logs(self.healthy)
         jumps = np.abs(logs[1:-1] - (logs[:-2] + logs[2:]) / 2)
         spreads = [math.log(row.percentile(90) / row.typical) for row in self.rows]
@@ -208,10 +202,7 @@ class ComparedCurve:
 
 
 def log_likelihood(logs: Floats, errors: ErrorModel) -> float:
-    """Return the log-likelihood of logarithms of measured over assumed times, up to a constant.
-
-    The distribution is a multivariate Student's t (Kotz and Nadarajah, Multivariate t Distributions, 2004, 1.1).
-    """
+    """Return the log-likelihood, by a multivariate Student's t (Kotz and Nadarajah, 2004, 1.1), up to a constant."""
     off = smoothed(logs) - errors.mean
     _, size = np.linalg.slogdet(errors.covariance)
     far = off @ np.linalg.solve(errors.covariance, off)

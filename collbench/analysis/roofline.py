@@ -142,10 +142,7 @@ def link_roofline(system: System, case: Case) -> LinkRoofline:
 
 
 def share(result: Timed, limit: LinkRoofline | MemoryRoofline | None, seconds: float) -> float:
-    """Return the fraction of the roofline that an operation of `seconds` attains.
-
-    The result's own measured roofline counts before that of its kind.
-    """
+    """Return the attained fraction of the roofline; the result's own measured roofline counts first."""
     if result.floor:
         return result.floor / seconds
     return (limit.seconds(result.case.nbytes) if limit else math.nan) / seconds

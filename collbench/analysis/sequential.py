@@ -56,10 +56,7 @@ class SequentialTest:
         return replace(self, slower=(1 + near) / (1 - near) - 1, start=math.log1p(-near)) if near else self
 
     def resolution(self, error: float) -> float:
-        """Return the logarithm of the smallest slowdown that an expectation with this error can resolve.
-
-        The error remains after any number of rounds: the log-likelihood ratio is at most distance**2 / (2 * error**2).
-        """
+        """Return the smallest slowdown that resolves against the expectation's error, as a logarithm."""
         return error * math.sqrt(2 * max(map(abs, self.bounds)))
 
     def _distance(self, error: float) -> float:

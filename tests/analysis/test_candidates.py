@@ -159,9 +159,9 @@ def test_gpus_of_another_kind_are_unknown_whichever_is_faster() -> None:
 def test_a_trimmed_list_leaves_a_word_that_does_not_depend_on_the_nodes() -> None:
     h100 = files.load("dgx-h100")
     for nodes, slower, word, held in (
-        (2, 1.0, Word.OK, "on 2 nodes of 8 GPUs"),  # on more, fewer cards would carry more than they can
-        (2, 1.6, Word.SLOW, "on 2 nodes of 8 GPUs"),
-        (2, 40.0, Word.SLOW, "on any of 2, 4, 8 and 16 nodes"),
+        (2, 1.0, Word.OK, "2 nodes of 8 GPUs are assumed"),  # on more, fewer cards would carry more than they can
+        (2, 1.6, Word.SLOW, "2 nodes of 8 GPUs are assumed"),
+        (2, 40.0, Word.SLOW, "any of 2, 4, 8 and 16 nodes are assumed"),
         (4, 1.0, Word.UNKNOWN, "on any of 2 and 4 nodes"),
     ):
         run = log(sized(h100, 16, nodes), listed=2, slower=slower)

@@ -147,13 +147,15 @@ def test_of_a_trimmed_list_the_number_of_nodes_is_not_known_and_that_is_said() -
     for kept in ((0, 7, 8, 15), (15,), tuple(range(8))):
         run = imported(log(gpu, 8, 8, kept=kept), 16)
         assert "nodes" not in run.header.topology.to_json(), kept
-        assert "trimmed" in hint(run), kept
+        assert "incomplete" in hint(run), kept
         assert "give --nodes N" in hint(run), kept
         assert "dgx-h100" in hint(run), kept
         assert "--nodes 2" not in hint(run), kept
-        assert checked(run, on="dgx-h100").line.count("trimmed") == 1, kept
-        assert "trimmed" in collbench.check(run=run, on="dgx-h100").line, kept
-        assert any("trimmed" in note for note in analysed(SafeRun("log", run, (), run.results), "dgx-h100").notes), kept
+        assert checked(run, on="dgx-h100").line.count("incomplete") == 1, kept
+        assert "incomplete" in collbench.check(run=run, on="dgx-h100").line, kept
+        assert any("incomplete" in note for note in analysed(SafeRun("log", run, (), run.results), "dgx-h100").notes), (
+            kept
+        )
         stated = checked(run, on="dgx-h100", nodes=4)
         assert (stated.nodes, stated.hint) == (4, ""), kept
         assert checked(run).nodes == 0, kept

@@ -114,5 +114,5 @@ def test_ranks_that_keep_their_cores_are_a_remark_where_they_have_some() -> None
     for platform, spin, told in (("cpu", "busy", 1), ("cpu", "auto", 0), ("gpu", "busy", 0)):
         header = Header(topology=TopologyPart(platform=platform, ranks=2), sweep=Sweep(spin=spin))
         said = remarks(Run(Path("run.jsonl"), header, (), complete=True))
-        found = [line.startswith("--spin busy: waiting ranks keep their cores") for line in said]
+        found = [line.startswith("--spin busy: waiting ranks occupy cores") for line in said]
         assert found == [True] * told, (platform, spin)

@@ -60,10 +60,7 @@ class Expectation(NamedTuple):
 
 
 def expect_run(name: str, rows: Iterable[Observed], runs: Iterable[Run] = ()) -> Expectation:
-    """Return the expectation of rows of runs: the median of the rounds of the case in the same state of the machine.
-
-    Only correct and undisturbed rows count.
-    """
+    """Return the medians of correct, undisturbed rounds of a case in the same state of the machine as expectation."""
     right = (row for row in rows if row.right and not row.disturbed and row.typical > 0)
     every = by_key(right, lambda row: (row.case, row.implementation, row.note.shared))
     logarithms = {}  # of the time of each round, and of the barrier of its row

@@ -242,10 +242,7 @@ def _outliers(
 
 
 def _beyond_chance(far: Marks, measured: Marks, nodes: int) -> Marks:
-    """Mark the nodes with more outlying sizes than chance explains.
-
-    The rate of chance is estimated from the nodes with fewer outlying sizes, so that slow nodes do not hide each other.
-    """
+    """Mark nodes with more outlying sizes than chance explains, by the rate of nodes with fewer outlying sizes."""
     from scipy.special import bdtrc  # takes 0.1 s, too long for --help
 
     count, sizes, chance = far.sum(axis=1), measured.sum(axis=1), np.ones(len(far))

@@ -50,10 +50,7 @@ class Input(NamedTuple):
 
 
 def read_inputs(names: Sequence[str], request: ImportRequest, said: list[str]) -> Iterator[Input]:
-    """Yield the runs, then the tables of logs; store the logs like `import` if the request has an output folder.
-
-    Messages about files without results are appended to `said`.  Raises UsageError if a name does not exist.
-    """
+    """Yield runs, then tables of logs, stored if the request has a folder; messages are appended to `said`."""
     runs: list[Path] = []
     logs: list[Path] = []
     below: set[str] = set()  # files in folders, which the user did not name one by one

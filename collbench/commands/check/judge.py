@@ -256,10 +256,7 @@ def by_case(rows: Iterable[Observed]) -> dict[tuple[Case, str], list[Observed]]:
 def judge_rounds(
     rows: Iterable[Observed], expectation: Expectation, test: SequentialTest, nodes: int = 1
 ) -> list[CheckedCurve]:
-    """Compare the rounds of each case with the expectation; return the curves.
-
-    All sizes together share the test's rate of false alarms.
-    """
+    """Compare the rounds of each case with the expectation; all sizes share the test's rate of false alarms."""
     cases = by_case(rows)
     test = replace(test, sizes=max(1, len(cases)))
     curves = []

@@ -232,10 +232,7 @@ def only_run(run: RunOrPath, request: ImportRequest) -> Run:
 
 
 def default_implementations(op: Names) -> str:
-    """Return the default implementations: the library on GPUs, `auto` on a CPU, where its expected time is known.
-
-    If `auto` lacks one of the collectives, the library is measured too.
-    """
+    """Return the default: the library on GPUs, on a CPU `auto`, with the library if `auto` lacks a collective."""
     library = ",".join(name for name in libraries() if on_auto() in implementations()[name].platforms)
     if on_auto() != "cpu":
         return library
@@ -343,10 +340,7 @@ def baseline_folder(header: Header) -> Path:
 
 
 def _held(baseline: Path) -> Path:
-    """Create the private folder of all baselines if needed; return the baseline's path in it.
-
-    Raises UsageError if the folder belongs to another user.
-    """
+    """Return a baseline's path in the private folder of all; UsageError if that belongs to another user."""
     return private_folder(baseline.parent, "good runs", "COLLBENCH_STATE", UsageError) / baseline.name
 
 

@@ -129,10 +129,7 @@ INPUTS: tuple[Column[JudgedInput], ...] = (
 
 
 def shown(judged: Sequence[JudgedInput], verbose: bool) -> Iterator[str]:
-    """Yield one judgement in full, or of several a table, the reasons of SLOW and WRONG, and refused inputs.
-
-    With `verbose`, several judgements are in full too.
-    """
+    """Yield one judgement in full; of several a table, faults and refused inputs, with `verbose` also in full."""
     if len(judged) == 1:
         yield from lines(judged[0].result)
         return

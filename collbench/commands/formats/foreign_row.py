@@ -89,10 +89,7 @@ class ForeignRow:
 
 
 def bus_factors(nbytes: int, time: Span, algbw: Span | None, busbw: Span | None) -> Span:
-    """Return the range of the bus factor, the bus bandwidth over size and time; `low > high` for a contradiction.
-
-    Time (seconds) and bandwidths (GB/s) are ranges that the printed digits allow.
-    """
+    """Return the range of the bus factor from ranges of seconds and GB/s; `low > high` for a contradiction."""
     rate = nbytes / time[1] / 1e9, nbytes / max(time[0], SHORTEST) / 1e9
     if algbw:
         rate = max(rate[0], algbw[0]), min(rate[1], algbw[1])

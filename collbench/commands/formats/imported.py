@@ -63,10 +63,7 @@ def make_test(
     statistic: str,
     **said: Any,
 ) -> ImportedTest:
-    """Return a test with its rows by collective; `said` has further fields of the test.
-
-    UsageError if the bus bandwidths in file *name* are of another number of ranks or another collective.
-    """
+    """Return a test with its rows by collective; UsageError if most bandwidths in file *name* do not fit them."""
     results = []
     for word, alike in by_key(rows, lambda row: row.collective).items():
         collective = known_collective(word)

@@ -101,10 +101,7 @@ def detect(source: ForeignFile) -> Format:
 
 
 def read_tests(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
-    """Read a file with the user's hints.
-
-    RunFileError if it has no known format or no row, UsageError if it does not tell its collective or its ranks.
-    """
+    """Read a file with the user's hints; RunFileError without format or rows, UsageError without op or ranks."""
     chosen = [detect(source)]
 
     # Several tools may print into a log; some of them may have no rows.

@@ -38,10 +38,7 @@ def recognises(source: ForeignFile) -> bool:
 
 
 def parse(source: ForeignFile) -> tuple[Mapping[str, Any], bool, list[str]]:
-    """Return a file's object (up to the last complete result), whether the file is complete, and its incomplete row.
-
-    RunFileError if the file is not JSON and has no complete result.
-    """
+    """Return a file's object up to its last complete result, whether it is complete, and its incomplete row."""
     # Replace bare inf and nan by NaN, which Python's parser knows.
     text = WORDS.sub(lambda match: match[0] if match[0][0] == '"' else "NaN", source.document)
     try:

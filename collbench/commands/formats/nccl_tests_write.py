@@ -85,10 +85,7 @@ class ExportedTest:
 
 
 def settings(header: Header, ranks: int, sizes: Sequence[int], **known: int) -> dict[str, Any]:
-    """Return the options of nccl-tests for a test of these sizes, by the keys of its JSON.
-
-    `known` overrides the header; other options have their defaults.
-    """
+    """Return nccl-tests' options for these sizes by the keys of its JSON; `known` overrides the header."""
     factor = sizes[1] / sizes[0] if len(sizes) > 1 and sizes[0] else 2.0
     requested = header.sweep.requested or SizeRange(sizes[0], sizes[-1], factor)
     step: dict[str, float] = {"step_factor": round(requested.factor or factor, 2)}

@@ -178,10 +178,7 @@ def _tried(request: ScanRequest, folder: Path | None) -> Session:
 
 
 def judge_file(path: Path, slower: float | None) -> ScanVerdict:
-    """Judge a run of a scan or of pairs, or a CSV table; RunFileError for other files.
-
-    `slower` is the tolerated slowdown, by default 10 %, on a CPU 20 %.
-    """
+    """Judge a run of a scan or of pairs, or a CSV table; `slower` is None for the platform's default."""
     if path.is_dir() or path.suffix == Path(NAME).suffix:
         return judge_run(read(path), slower)
     names, cells = _csv(path)

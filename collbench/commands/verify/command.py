@@ -165,10 +165,7 @@ def cell(results: Sequence[Result]) -> str:
 
 
 def matrix(pairs: Pairs) -> Iterator[str]:
-    """Yield a row for each implementation and a column for each collective, in blocks of at most 80 characters.
-
-    A block leaves out implementations without results in it.
-    """
+    """Yield rows of implementations and columns of collectives, in blocks of at most 80 characters."""
     names = list(dict.fromkeys(name for name, _ in pairs))
     first = max(map(len, names), default=0)
     blocks: list[list[Column[str]]] = []

@@ -154,7 +154,7 @@ def test_a_bad_round_of_one_size_says_nothing_of_the_others() -> None:
             assert told.pop(place) is Word.UNKNOWN, (count, place)
             assert set(told) == {Word.OK if slower == 1 else word}, (count, place)
             assert [(whole.word, whole.sizes) for whole in found.together] == [(told[0], 13)], (count, place)
-            assert any("how far rounds are apart" in remark for remark in found.remarks)
+            assert any("the spread of rounds" in remark for remark in found.remarks)
 
 
 def test_rounds_that_scatter_alike_at_all_sizes_widen_all_intervals() -> None:

@@ -261,7 +261,7 @@ def test_logs_that_are_slower_everywhere_are_and_two_sizes_have_the_scatter_of_p
     still_more = compare(log(*[1e-5] * 13), log(*[1.3e-5] * 13))
     assert {row.word for row in (*still_more.rows, *still_more.together)} == {SLOW}
     two = compare(log(1e-5, 1e-5), log(1.1e-5, 1.1e-5))
-    assert "so few sizes" in two.remarks[0]
+    assert "too few sizes" in two.remarks[0]
     assert two.rows[0].interval[1] == pytest.approx(1.1 * math.exp(0.013 * student(1 - 0.05 / 2 / 2, 1)))
 
 

@@ -189,7 +189,7 @@ def test_ranks_that_share_a_gpu_are_said_once_to_be_unknown(tmp_path: Path) -> N
 def test_ranks_without_cores_are_told() -> None:
     out = diagnose(ROOT / "results" / "cpu-4-ranks-busy").stdout
     assert "note: 4 ranks on 2 usable CPUs: they take turns" in out
-    assert "note: --spin busy: waiting ranks keep their cores" in out
+    assert "note: --spin busy: waiting ranks occupy cores" in out
     assert "remarks on its rows: oversubscribed" in out
 
 

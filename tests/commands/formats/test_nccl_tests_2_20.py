@@ -87,7 +87,7 @@ def test_json_of_such_a_program_is_no_other_collective_whatever_the_user_says() 
 
 def test_tables_of_gin_are_named_and_left_out(here: Command, tmp_path: Path) -> None:
     first, second, others = parsed(GIN + log("all_reduce_perf", ALLREDUCE))
-    assert [test.left_out[0].split(" is ")[0] for test in (first, second)] == [
+    assert [test.left_out[0].split(" measures ")[0] for test in (first, second)] == [
         "the table of GIN PUT_SIGNAL BANDWIDTH/MESSAGE RATE",
         "the table of GIN PUT PING-PONG LATENCY",
     ]

@@ -163,7 +163,7 @@ def test_what_has_no_time_or_contradicts_itself_is_left_out_and_counted() -> Non
         assert why in reason, changed
     for impossible in ({"ranks": 0}, {"ranks": 2**40}, {"rank": -1}):
         assert len(joined(record(good), record(good, **impossible))[0].left_out) == 1, impossible  # type: ignore[arg-type]
-    with pytest.raises(RunFileError, match=r"^rank0.log: no operation with a time; give an .*1 row: it is not timed$"):
+    with pytest.raises(RunFileError, match=r"^rank0.log: no operation with a time; give one .*1 row: it is not timed$"):
         joined(record({**good, "coll_exec_time_us": 0}))
 
 
