@@ -27,10 +27,10 @@ from collbench.units import counted, format_size
 _UNTABLED = ("symm", "ce")  # algorithms outside NCCL's table
 
 MARGIN = 0.05
-MOST_MARGIN = 0.25  # largest margin by the scatter of a log: half of a slowdown that no log may hide
+MOST_MARGIN = 0.25  # largest margin by the scatter of a log: half of the slowdown that logs must show
 CONFIDENCE = 0.95
 FEWEST_SIZES = 4  # sizes that a mean needs
-_IN_TURN = "`collbench sweep --ab` measures two settings in turn, so that this cancels"
+_IN_TURN = "`collbench sweep --ab` measures two settings in turn, so that changes of the machine cancel"
 _ALIKE = 1.3  # number of sizes with correlated errors that count as one (by simulation, docs/analysis.md)
 NOTABLE = 0.02  # least scatter between runs that is reported
 _SAME_PLACE = math.log(1.05)  # largest change of a barrier's time on an unchanged machine
@@ -78,7 +78,9 @@ def libraries_called(pairs: Sequence[Pair]) -> list[str]:
         if base and new and base != new:
             remarks.append(f"{name} calls {base} in BASE and {new} in NEW: two libraries are compared")
         elif base != new:
-            remarks.append(f"{silent} does not say which library {name} calls: the run is old, with calls from Python")
+            remarks.append(
+                f"{silent} does not name the library of {name}: an old version measured it, by calls from Python"
+            )
     return list(dict.fromkeys(remarks))
 
 
@@ -88,7 +90,7 @@ def unlike_table(measured: Sequence[Observed], expected: Sequence[Prediction]) -
     for row, other in zip(measured, expected, strict=False):
         tabled = row.method and row.algorithm not in _UNTABLED
         unlike = tabled and row.method != other.method
-        texts.append((row.case.nbytes, f"NCCL chose {row.method}, but its table {other.method}" if unlike else ""))
+        texts.append((row.case.nbytes, f"NCCL chose {row.method}, but its table says {other.method}" if unlike else ""))
     return [f"{words}, at {where}" for words, where in _by_words(texts).items()]
 
 

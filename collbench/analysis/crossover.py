@@ -117,8 +117,8 @@ class Contest:
 def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> list[Contest]:
     """Return every pair of a library and a hand-written implementation with at least two common sizes.
 
-    Libraries of one kind (`mpi`, `mpi@openmpi`) count by the fastest at each size.  A path (`nccl@registered`) may
-    stand for its library.
+    Of libraries of one kind (`mpi`, `mpi@openmpi`) the fastest at each size counts. A path (`nccl@registered`) may
+    represent its library.
     """
     curves: dict[tuple[Case, str], dict[int, Timed]] = {}
     for row in timed(results):
@@ -129,7 +129,7 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
         implementation = find(challenger)
         if implementation and implementation.library:
             continue
-        # By name, since a single path is also the fastest of its library.
+        # By name: a library with a single path would give the same reference twice.
         references: dict[str, Mapping[int, Timed]] = {}
         for library in libraries:
             alike = [name for _, name in names[kind] if library in (family(name), apart(name)[0])]
@@ -179,7 +179,7 @@ def fastest_by_size(rows: Iterable[Timed]) -> dict[int, Timed]:
 def library_of(results: Iterable[Result | Timed], libraries: Sequence[str], like: Result | Timed) -> Timed | None:
     """Return the library's time for the case of a result; predictions are compared with predictions.
 
-    The first library with a time counts, by the fastest of its kind (`mpi`, `mpi@openmpi`).  The later of two
+    The fastest of the first kind of library with a time counts (`mpi`, `mpi@openmpi`).  The later of two
     measurements of a case counts.
     """
     same = {}
@@ -222,8 +222,8 @@ def buffers_in_words(results: Iterable[Result]) -> list[str]:
 def rivals(results: Iterable[Result]) -> list[Timed]:
     """Return the results that may be called the fastest, with a time and bytes.
 
-    Implementations that are inexact, or only pick or call others, count only without other results: they are as fast as
-    those, and would win by chance.  A prediction that is only a bound never counts.
+    Implementations that are inexact, or only pick or call others, count only without other results: a picker is as
+    fast as its choice, and would win by chance.  A prediction that is only a bound never counts.
     """
     every = [result for result in timed(results) if result.case.nbytes and not result.note.bound]
     return [result for result in every if _exact(result)] or every

@@ -45,7 +45,7 @@ _NAMES = re.compile(
 def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
     """Return rank and number of processes if an outside launcher started several, else None.
 
-    Of nested launchers, the one that started several counts.
+    With nested launchers, the first in the table that started several processes counts.
     """
     # A single process is not launched: a shell from `srun --pty bash` has all variables of a step, and `mpirun -n 1
     # collbench` equals `collbench`.
@@ -89,9 +89,9 @@ def complaint(environment: Mapping[str, str] = os.environ) -> str:
             continue
         size, rank = environment.get(size_name, ""), environment.get(rank_name, "")
         if size and not _number(size):
-            return f"{size_name}={size} is no number of processes, which is 1 or more; {_FIX}"
+            return f"{size_name}={size} is no number of processes (1 or more); {_FIX}"
         if size and rank and _number(rank) is None:
-            return f"{rank_name}={rank} is no rank of {size_name}={size} processes, which is 0 or more; {_FIX}"
+            return f"{rank_name}={rank} is no rank of {size_name}={size} processes (0 or more); {_FIX}"
 
         # Launchers after the one that started several processes are not checked.
         if rank and size not in ("", "1"):

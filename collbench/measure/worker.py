@@ -112,7 +112,7 @@ class Joined(Ranks):
             for rank, version in enumerate(versions):
                 if version != versions[0]:
                     differing = f"rank {rank} runs collbench {version}, but rank 0 runs {versions[0]}"
-                    raise PlatformError(f"{differing}: install one of them on every node")
+                    raise PlatformError(f"{differing}: install the same version on every node")
         self._pids = self._world.exchange((node_name(), os.getpid()))
         processes.unlink_mpich_memory()
 

@@ -57,7 +57,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
     "predict": (
         ("", "no SYSTEM is given; choose one of `collbench list systems`"),
         (f"--fit {RUN} -b 8", "--fit fits measured runs and predicts nothing; leave --minbytes out"),
-        (f"dgx-h100 --fit {RUN}", "says what a calibration is for; give --out FILE.toml"),
+        (f"dgx-h100 --fit {RUN}", "belongs to a calibration; give --out FILE.toml"),
         (f"dgx-h100 --fit {RUN} --on b200", "both name the machine of the runs"),
         ("dgx-h100 --on b200", "give them with --fit RUN"),
         ("dgx-h100 --out mine.toml", "is the folder of a run; a calibration is written with --fit RUN"),

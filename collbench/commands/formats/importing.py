@@ -69,13 +69,13 @@ class Format:
     write: Callable[[ExportSelection], str] | None = None
     among: bool = False  # whether a log may have its tables together with those of other tools
     order: int = 0  # formats with more specific signs come first
-    joins: bool = False  # whether each process of a program writes a file, to be read as one
+    joins: bool = False  # whether a program writes a file per process, to be joined
 
 
 @cache
 def formats() -> dict[str, Format]:
     """Return every format by name, in the order of trial."""
-    others = {f"{__package__}.{command.code.partition(':')[0]}" for command in COMMANDS}  # with many more imports
+    others = {f"{__package__}.{command.code.partition(':')[0]}" for command in COMMANDS}  # skipped: many imports
     names = {file.name for file in pkgutil.iter_modules([str(Path(__file__).parent)], f"{__package__}.")}
     modules = map(import_module, sorted(names - others))
     known: list[Format] = [module.FORMAT for module in modules if hasattr(module, "FORMAT")]

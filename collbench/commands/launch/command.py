@@ -35,7 +35,7 @@ from collbench.topology.discover_cpu import read_text
 _OPTIONS = [
     click.Argument(["words"], nargs=-1, metavar="[-- COMMAND...]"),
     option("--hosts", "Hosts, with their numbers of ranks if these differ.", metavar="HOST[:N],..."),
-    option("--hostfile", "A file with a host a line: `node slots=8` or `node:8`.", type=PATH, metavar="FILE"),
+    option("--hostfile", "A file with one host per line: `node slots=8` or `node:8`.", type=PATH, metavar="FILE"),
     option("--ranks-per-node", "Ranks per host; default: one per GPU.", type=click.IntRange(1), metavar="N"),
     option("--launcher", "Launcher of the ranks: srun, openmpi, torchrun, ...", default="auto", metavar="NAME"),
     option("--go", "Run the command.", is_flag=True),

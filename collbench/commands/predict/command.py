@@ -90,10 +90,11 @@ def command(system: str, graph: bool, **options: Any) -> int:
     """Predict what a collective should take on a described system; nothing runs, no GPU is needed.
 
     SYSTEM is one that comes with collbench, FILE.toml one of your own; --impl all adds the hand-written kernels.
-    Several systems (dgx-h100,ethernet-100g-tcp) are compared on --ranks, or as many ranks as all can have.
+    Several systems (dgx-h100,ethernet-100g-tcp) are compared on --ranks, or the largest number that all of them have.
 
     --fit prints latency, bandwidth and crossovers of measured curves with intervals.  With -o FILE.toml the model of
-    the machine (--on, or SYSTEM) is fitted to all of them, and SYSTEM may be that file from then on.
+    the machine (--on or SYSTEM) is fitted to these curves and written to FILE.toml, which commands then take as
+    SYSTEM.
     """
     runs, on = options.pop("fit"), options.pop("on")
     if runs:
@@ -108,7 +109,7 @@ def command(system: str, graph: bool, **options: Any) -> int:
     if len(names) > 1:
         return sweeping.side_by_side(names, options, options["what_if"], graph)
     if options["as_csv"]:
-        raise UsageError("--csv is for several systems; of one: --json FILE, or - for standard output")
+        raise UsageError("--csv needs several systems; for one give --json FILE, or - for standard output")
     described = find_system(names[0])
     if graph:
         described = launched_in_graph(described)
@@ -125,7 +126,7 @@ def _fit(runs: Sequence[Path], system: str, on: str | None, options: Mapping[str
     if system and on:
         raise UsageError(f"--on {on} and SYSTEM {system} both name the machine of the runs; leave one out")
     if system and not options["out"]:
-        raise UsageError(f"SYSTEM {system} says what a calibration is for; give --out FILE.toml as well")
+        raise UsageError(f"SYSTEM {system} belongs to a calibration; give --out FILE.toml as well")
     if others := [
         word for name, word in given().items() if name not in ("system", "fit", "on", "nodes", "out", "as_json")
     ]:
@@ -134,7 +135,7 @@ def _fit(runs: Sequence[Path], system: str, on: str | None, options: Mapping[str
 
 
 def _compare(system: System, request: SweepRequest, what_ifs: tuple[str, ...], outputs: Outputs) -> int:
-    """Predict and print the request with and without changes of the network, and what they do to it."""
+    """Predict and print the request with and without the changes of the network, and their effect."""
     from collbench.measure.predicted import Modelled
     from collbench.model.predict import changed, network_effect, pattern_of
 
@@ -184,11 +185,11 @@ def _answer(pairs: Sequence[tuple[Result, Result]], what_ifs: Sequence[str]) -> 
     before, after = ratios[max(ratios, key=lambda ratio: abs(math.log(ratio)))]
     most = f"{after.case.collective.name} of {format_size(after.case.nbytes)} by {after.implementation}"
     times = f"{format_seconds(before.seconds)} -> {format_seconds(after.seconds)}"
-    return f"with {', '.join(what_ifs)} it should take {span} as long; most changes {most}: {times}"
+    return f"with {', '.join(what_ifs)} it should take {span} as long; the largest change is {most}: {times}"
 
 
 def change_row(before: Result, after: Result) -> str:
-    """Return a prediction with the one without the change; `takes` is how many times as long it lasts."""
+    """Return a prediction next to the one without the change; `takes` is the ratio of their times."""
     if not isinstance(before, Prediction) or not isinstance(after, Prediction):
         return row(after)
     return CHANGE.row((before, after))

@@ -36,7 +36,7 @@ def show_fits(runs: Sequence[Path], out: Path | None, on: str | None, nodes: int
     measured_runs = [read(path) for path in runs]
     if (on or nodes) and not out:
         option_name = "--on" if on else "--nodes"
-        raise UsageError(f"{option_name} says what a calibration is for; give --out FILE.toml as well")
+        raise UsageError(f"{option_name} belongs to a calibration; give --out FILE.toml as well")
 
     # The calibration comes first: what speaks against it is known at once, and fits take a while.
     written = write_calibration(out, measured_runs, on, nodes) if out else None

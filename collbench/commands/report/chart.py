@@ -23,8 +23,8 @@ from collbench.units import format_range, format_rate, format_seconds, format_si
 
 _NUMBERS = ("time", "interval", "min", "p95", "max", "algbw", "busbw", "vs library")
 _MEANINGS = {
-    "time": "time: the median; for imported rows, the check names the statistic",
-    "interval": "interval: 95 % interval of the median, or nine in ten of a prediction",
+    "time": "time: the median; the column 'check' names the statistic of imported rows",
+    "interval": "interval: 95 % interval of the median, or the 90 % band of a prediction",
     "min": "min, p95, max: of the samples; for short operations, a sample is a mean of several",
     "algbw": "algbw, busbw: GB/s, 1e9 bytes/s",
 }
@@ -39,12 +39,12 @@ _DIGITS = 4  # significant ones, more than samples reproduce
 Line = tuple[Case, Sequence[Timed], bool]
 """A curve by size: its kind, its rows, and whether it is the model's expectation of another curve."""
 DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
-_LATER_RUNS = ("solid", "dash", "dot", "longdash", "dashdot")  # an implementation's line in the second run, the third
+_LATER_RUNS = ("solid", "dash", "dot", "longdash", "dashdot")  # of an implementation, by run
 _PREDICTIONS = ("dash", "dot", "longdash", "dashdot")  # the same for predictions, from the first run on
 
 
 class ReportRow(NamedTuple):
-    """A row of the table, with the known ones of the first numbers."""
+    """A row of the table; `numbers` are texts of the first columns, empty if unknown."""
 
     implementation: str
     about: str  # run and operation, if they differ among the rows

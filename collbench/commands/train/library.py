@@ -147,7 +147,7 @@ def train(request: TrainRequest) -> TrainingPlan:
 
     """
     if request.tokens and request.price is None:
-        raise UsageError("--tokens needs a --price, of an hour of a GPU")
+        raise UsageError("--tokens needs --price, the price of one GPU hour")
     money = {} if request.price is None else _parse_price(request.price)
     fixed = parse_layout(request.layout) if request.layout else {}
     setting, measured = _setting(request), None

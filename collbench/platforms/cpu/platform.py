@@ -1,7 +1,7 @@
 """The CPU platform: ranks are processes that share one memory window.
 
 This platform needs neither a GPU nor an installed MPI: the `mpich` wheel has the library, and kernels are compiled as
-C++. On several nodes, under an outside launcher, only the library can run. Every rank fills and checks its own
+C++. Across several nodes only the collectives of the MPI library can run. Every rank fills and checks its own
 buffers. The stress check is one call into C, which makes this rank's calls within nanoseconds of each other.
 """
 
@@ -52,7 +52,7 @@ _SCHEDULED = np.dtype([("off_core", np.float64), ("switches", np.uint64), ("core
 
 
 class _Operation:
-    """The call from C for one operation: the kernel's own launches, or where Python makes them a way back into it."""
+    """An operation as C calls it: the kernel's own launch function, or a callback where Python makes the launches."""
 
     def __init__(self, launch: Callable[[int], Any]) -> None:
         self.failure: BaseException | None = None
@@ -73,7 +73,7 @@ class _Operation:
 
 
 def singly(launch: Callable[[int], Any]) -> compiler.Loop | None:
-    """Return a loop of this package around an operation, as fast to call; None where C cannot call the operation."""
+    """Return a C loop that repeats the operation, called like the operation's own loop; None if C cannot call it."""
     if not isinstance(launch, compiler.Loop):
         return None
     operation = _Operation(launch)
@@ -169,7 +169,7 @@ class CpuChecker:
         return next(filter(None, self._team.exchange(overrun)), None)
 
     def _compare(self, case: Case, seed: int, piece: checking.Piece, wire: Wire | None) -> tuple[Mismatch | None, int]:
-        """Return the first mismatch of a piece, and the digest of a piece that may be off."""
+        """Return the first mismatch of a piece, and the digest of a piece with inexact results."""
         size = case.dtype.itemsize
         got = buffers(self._memory, case, self._rank)[1] + piece[0] * size
         verdict = checking.CLEAN.copy()
@@ -190,7 +190,7 @@ class CpuClock(Clock):
 
     def __init__(self, team: Team, memory: CpuMemory, cache: int | None) -> None:
         self._team, self._memory, self._cache = team, memory, cache
-        self._seconds = np.zeros(2)  # and the share of them off its core
+        self._seconds = np.zeros(2)  # seconds of this rank, and the share without a core
         self.scheduled = SchedulingWatch()
         self._scheduled = np.zeros(1, _SCHEDULED)
         with team.agreeing():
@@ -217,7 +217,7 @@ class CpuClock(Clock):
         if prepared.refuse:
             prepared.refuse()
 
-        # A rank that gave up says so by its time: no other exchange is needed, and all raise the same.
+        # A rank that gave up reports an infinite time, so all ranks raise without another exchange.
         if self._memory.gave_up():
             mine[0] = np.inf
         slowest = self._team.slowest(mine)
@@ -241,13 +241,13 @@ class CpuClock(Clock):
         return seconds, float(record["off_core"]) / seconds
 
     def time_each(self, prepared: Prepared, launches: int) -> dict[int, float]:
-        """Return what the launches take on this rank, which waits for those alone that it exchanges messages with."""
+        """Return the seconds of the launches on this rank, without a barrier."""
         begun = time.perf_counter()
         prepared.launch(launches)
         return {self._team.rank: time.perf_counter() - begun}
 
     def moment(self, rank: int) -> Moment:
-        """Return the time now, since everything before is done; processes of one machine share this clock."""
+        """Return the current time: earlier calls have ended.  Processes of one machine share this clock."""
         return time.perf_counter()
 
     def singly(self, prepared: Prepared) -> Prepared | None:
@@ -256,14 +256,14 @@ class CpuClock(Clock):
         return Prepared(loop) if loop else None
 
     def barrier(self) -> Prepared | None:
-        """Return a barrier by the package's own flags, whichever kernels are on trial: it measures the machine."""
+        """Return a barrier by the package's own flags, the same for all implementations: it measures the machine."""
         if not self._memory.by_flags:
             return None
         kernel, world = _hand_over(self._memory)
         return Prepared(kernel.bind(*world))
 
     def floor(self, case: Case) -> Sequence[Prepared]:
-        """Return ways to read and write as much as the case must; none if caches may hold it, or it is misaligned."""
+        """Return ways to read and write the bytes of the case; none if caches may hold it, or it is misaligned."""
         if self._memory.nodes > 1 or case.misalignment or not traffic.beyond(case, self._cache):
             return ()
         kernel = compiler.host_kernel(traffic.KERNELS, "traffic")
@@ -272,7 +272,7 @@ class CpuClock(Clock):
 
 
 def _barrier(team: Team, memory: CpuMemory) -> tuple[mpi.Call | None, Callable[[], object]]:
-    """Return a barrier as a call from C and as a function: MPI's, or by flags in the window where MPI started no ranks.
+    """Return a barrier twice, for C and as a Python function: MPI's, or by flags if MPI started no ranks.
 
     There is no call where ranks can neither share memory nor use MPI.
     """
@@ -347,11 +347,11 @@ class CpuLauncher(Launcher):
 
     @cached_property
     def streamed(self) -> int:
-        """*Collective*, once: packs from which on kernels store a piece for another rank past the caches, measured."""
+        """*Collective*, measured once: the packs from which kernels write another rank's piece past the caches."""
         memory, pieces = self.memory, []
         most = memory.layout.sizes[Region.RECEIVE] // max(2, memory.ranks)
 
-        # Ranks that take turns on a core, or have nobody to hand anything to, measure nothing.
+        # Ranks that share a core, or a single rank, measure nothing.
         if memory.by_flags:
             pieces = [piece for piece in traffic.PIECES if piece <= most]
 
@@ -389,7 +389,7 @@ class CpuLogs:
         self._memory, self._local = memory, local
 
     def log_clocks(self) -> Mapping[tuple[int, ...], float]:
-        """Return 0 for all: logs go by the clock of moments."""
+        """Return an offset of 0: logs and moments use the same clock."""
         return {tuple(self._local): 0.0}
 
     def take_logs(self, rank: int) -> Array:
@@ -407,7 +407,7 @@ class CpuProducts(Products):
     def __init__(self, team: Team, rank: int, size: int) -> None:
         import threadpoolctl  # only steps need it
 
-        # Ranks of an outside launcher have the number of threads that its user set, or one for every core.
+        # Under an outside launcher BLAS would use OMP_NUM_THREADS or all cores in every rank.
         threadpoolctl.threadpool_limits(1, "blas")
         self._team, self._chain = team, Chain(size, rank)
         self._factor = self._chain.factor
@@ -462,7 +462,7 @@ class CpuPlatform(Platform):
     """One rank of the run, as its own process sees it."""
 
     name = "cpu"
-    cache: int | None = None  # ranks have caches of their own, and what else runs on a core is not known
+    cache: int | None = None  # unknown: other programs may use a core's cache
     memory: CpuMemory
     clock: CpuClock
     launcher: CpuLauncher

@@ -19,11 +19,11 @@ from collbench.platforms.processes import Team
 from collbench.topology.discovered import Probed
 
 SPINS = 2**23
-"""Tries before a wait gives up.  A try is a load that must miss the caches, half a microsecond to one: 4 to 8 seconds,
-long after any rank that lives has answered and well before the supervisor's timeout ends.
+"""Polls before a wait gives up, after 4 to 8 seconds: a poll is a load that misses the caches, and takes 0.5 to 1 us.
+That is long after any live rank has answered, and well before the supervisor's timeout ends.
 
-Processes that share a GPU run in turns of a few milliseconds, and tries pass in a rank's own turns only.  While it
-makes them, each of the others has had as long a turn: the bound needs no change, it only lasts as many times longer."""
+Processes that share a GPU take turns of a few milliseconds, and a rank polls only in its own turns. With n processes
+the limit lasts n times as long, so it needs no change."""
 
 FEWEST = 8  # ranks that a World always has room for
 _UNROLLED = (2, 4, 8)  # numbers of ranks that kernels know when they are compiled: those of most nodes
@@ -39,7 +39,7 @@ class KernelCache:
         self._compiled: dict[tuple[str, ...], GpuKernel] = {}
 
     def get(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> GpuKernel:
-        """Return an entry of `kernels/<file>`; one that gets the world of ranks is compiled for those of the run."""
+        """Return an entry of `kernels/<file>`; kernels with a World are compiled for the run's number of ranks."""
         if "PARAMETER(World)" in compiler.source(file):
             options = (*defines(len(self.places.places), self.places.one_device), *options)
         key = file, entry, dtype.name, redop.name, *options
@@ -59,11 +59,11 @@ class GpuLauncher(Launcher):
         self.kernels, self.clock, self.streams, self._probed = kernels, clock, clock.by_rank, probed
 
     def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> GpuKernel:
-        """Return a kernel compiled by NVRTC, or taken from CuPy's cache; one that knows other ranks for these."""
+        """Return a kernel compiled by NVRTC, or from CuPy's cache; a kernel with a World is for these ranks."""
         return self.kernels.get(file, entry, dtype, redop, *self.options, *options)
 
     def blocks(self, most: int) -> int:
-        """Return a block for each multiprocessor in a rank's share of the most crowded GPU: as many for every rank."""
+        """Return the blocks of every rank: one per multiprocessor of a rank's share of the most crowded GPU."""
         return max(1, min(most, self.places.multiprocessors // self.places.most_sharing))
 
     def bind(self, kernel: GpuKernel, case: Case, blocks: int, threads: int, *arguments: Any) -> Callable[[int], None]:
@@ -72,7 +72,7 @@ class GpuLauncher(Launcher):
             raise Unsupported(f"hand-written kernels take at most {MAX_RANKS} ranks")
         self.refuse_apart()
 
-        # CUDA promises that blocks which wait for each other all run only within one cooperative grid: one a device.
+        # CUDA guarantees co-resident blocks only within one cooperative grid: hence one grid per device.
         launches = []
         for device in self.places.devices:
             held = self._world(case, device, blocks), *arguments
@@ -105,20 +105,20 @@ class GpuLauncher(Launcher):
         return lambda: function(grid, (_THREADS,), arguments, stream=rank_stream.use())
 
     def copy(self, rank: int, target: int, source: int, nbytes: int) -> None:
-        """Copy by the copy engine; the driver sees from the addresses which devices, and stages where it must."""
+        """Copy by the copy engine; the driver finds the devices by address, and stages without peer access."""
         runtime = self.cuda.runtime
         runtime.memcpyAsync(target, source, nbytes, runtime.memcpyDefault, self.streams[rank].use().ptr)
 
     def store(self, rank: int, address: int, data: Array) -> None:
         """Write to the device on the rank's own stream, and wait for that."""
-        # Not by the synchronous copy: of memory that is not pinned it may return once the bytes are staged, and our
-        # streams do not wait for the stream that brings them to the device.
+        # A synchronous copy of pageable memory may return once the bytes are staged, and our non-blocking streams do
+        # not wait for the default stream that finishes it.
         stream, runtime = self.streams[rank].enter(), self.cuda.runtime
         runtime.memcpyAsync(address, data.ctypes.data, data.nbytes, runtime.memcpyHostToDevice, stream.ptr)
         stream.synchronize()
 
     def fetch(self, rank: int, address: int, nbytes: int) -> Array:
-        """Return bytes after what the rank's stream was given: the copy itself does not wait for a stream of ours."""
+        """Return bytes after the rank's stream has finished: the copy itself waits for no stream of ours."""
         self.streams[rank].enter().synchronize()
         return self.streams[rank].fetch(address, np.zeros(nbytes, np.uint8))
 
@@ -127,7 +127,7 @@ class GpuLauncher(Launcher):
         return self.streams[rank].mark()
 
     def after(self, rank: int, event: Any) -> None:
-        """Make the stream wait, whichever devices the two are on."""
+        """Make the rank's stream wait for an event, also of another device."""
         self.streams[rank].enter().wait_event(event)
 
     def join_streams(self) -> None:
@@ -165,7 +165,7 @@ class GpuLauncher(Launcher):
 
     def _world(self, case: Case, device: int, blocks: int) -> Array:
         """Return what the kernel on a device must know of the other ranks."""
-        # With room for as many ranks as there are, or a few more: every launch carries it.
+        # Every launch passes the World as an argument, so it has room for few more ranks than needed.
         world = np.zeros((), world_type(room_for(case.ranks)))
         for rank in range(case.ranks):
             world["window"][rank] = self.memory.address(Region.WINDOW, rank)
@@ -182,6 +182,6 @@ def room_for(ranks: int) -> int:
 
 
 def defines(ranks: int, one_device: bool) -> tuple[str, ...]:
-    """Return the options of a kernel whose ranks wait for each other; kernels/world.cuh and flags.cuh say why."""
+    """Return the options of a kernel with waiting ranks, explained in kernels/world.cuh and flags.cuh."""
     known = (f"-DRANKS={ranks}",) if ranks in _UNROLLED else ()
     return (f"-DMAX_RANKS={room_for(ranks)}", *known, *(("-DONE_DEVICE",) if one_device else ()))

@@ -2,8 +2,8 @@
 
 Without a launcher one process holds all ranks, and rank r uses device r modulo the number of devices. The ranks of a
 device run a hand-written kernel as one cooperative grid, since only that guarantees that blocks which wait for each
-other all run. Under an outside launcher each process holds one rank. Three objects differ: `Team` (agreement),
-`Placement` (devices of ranks) and `RankMemory` (addresses).
+other all run. Under an outside launcher each process holds one rank. Three objects differ between these cases:
+`Team` (agreement), `Placement` (devices of ranks) and `RankMemory` (addresses).
 
 Traced kernels log times of %globaltimer. On different GPUs it is milliseconds apart and drifts, so it is compared
 with the host's clock for each GPU.
@@ -40,7 +40,7 @@ from collbench.results import Note
 from collbench.results.facts import GemmMismatch
 from collbench.runfile.schema import TopologyPart
 
-_SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's timeout ends
+_SHARE = 0.8  # of --timeout: NCCL is reported as hung before the supervisor's timeout ends
 
 
 class GpuLogs:
@@ -51,7 +51,7 @@ class GpuLogs:
         self._memory, self._streams = launcher.memory, launcher.streams
 
     def log_clocks(self) -> Mapping[tuple[int, ...], float]:
-        """Return nothing to be added on one GPU; those of several are held against the host's, to some microseconds."""
+        """Return the offset of each GPU's log clock from the host's, to some microseconds; 0 for a single GPU."""
         alike = [tuple(self._places.on(device)) for device in self._places.devices]
         return {ranks: self._log_clock(ranks[0]) if len(self._places.gpus) > 1 else 0.0 for ranks in alike}
 
@@ -109,7 +109,7 @@ class _Matrices:
 
     def enqueue(self, count: int) -> None:
         """Enqueue `count` products."""
-        # By cuBLAS itself: CuPy's matmul costs the host several times as much, and its cuBLAS no graph may capture.
+        # Calls cuBLAS itself: CuPy's matmul costs the host several times as much, and cannot be captured in a graph.
         # cuBLAS stores columns, so what it multiplies are transposes, in the other order.
         size, factor = self._chain.size, self._factor.data.ptr
         scale = self._one.ctypes.data, self._zero.ctypes.data
@@ -129,7 +129,7 @@ class _Matrices:
 
     def failure(self) -> GemmMismatch | None:
         """Return the first wrong element, or None."""
-        # Compared on the device: the host would take a tenth of a second, so only what is wrong is copied there.
+        # Compared on the device: the host would take a tenth of a second. Only a wrong matrix is copied.
         size = self._chain.size
         with self.computing.enter() as stream:
             rows = self._cupy.asarray(self._chain.rows(self._made))
@@ -179,7 +179,7 @@ class GpuProducts(Products):
             matrices.reset()
 
     def check(self) -> GemmMismatch | None:
-        """The lowest rank with a wrong element speaks."""
+        """Return the wrong element of the lowest rank that has one, or None."""
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while ranks computed"):
             failure = next(filter(None, (matrices.failure() for matrices in self._of.values())), None)
             return next(filter(None, self._team.exchange(failure)), None)
@@ -195,9 +195,9 @@ class GpuCompute(Compute):
         self._products: dict[int, GpuProducts] = {}  # by size; the last one that was asked for
 
     def products(self, size: int, begin: Callable[[str], None] = lambda phase: None) -> GpuProducts:
-        """Return matrices of this process's ranks; PlatformError, with what to install, without room or cuBLAS.
+        """Return matrices of this process's ranks; PlatformError, with the fix, without memory or cuBLAS.
 
-        The same ones for the same size: another round of measurements neither makes them again nor takes more memory.
+        Calls with the same size return the same matrices, so further rounds need no more memory.
         """
         if size not in self._products:
             self._products.clear()
@@ -215,7 +215,7 @@ class GpuCompute(Compute):
         self._launcher.join_streams()
 
     def stepping(self) -> AbstractContextManager[None]:
-        """Return a context that translates CUDA's failures: after some, every call of CUDA raises."""
+        """Return a context that turns CUDA's errors into CaseFailed; after a sticky error every call raises."""
         return self._cuda.failing_as(CaseFailed, "while a step was carried out")
 
     def refuse_given_up(self) -> None:
@@ -236,13 +236,13 @@ class GpuPlatform(Platform):
         with cuda.failing_as(PlatformError, "the GPUs could not be set up"):
             self._places = places = place_ranks(cuda, team, sweep.ranks)
 
-            # Before memory is touched and threads are made, which stay where they begin.
+            # Bound first: pages and threads stay on the node of their first use.
             if places.processes > 1 and sweep.bind == "core":
                 bind_near(team, places)
             nccl.apply(nccl.environment(places, sweep.sampling.graph))
             self.memory = memory = RankMemory(cuda, team, places, layout)
 
-            # In steps collectives go before what the same ranks compute meanwhile.
+            # In training steps, collectives have priority over concurrent computing.
             priority = FIRST if any(sweep.works) else USUAL
             self.streams = streams = {rank: Stream(cuda, places.device[rank], priority) for rank in places.local}
             kernels = KernelCache(cuda, places)
@@ -260,21 +260,21 @@ class GpuPlatform(Platform):
         self.comm = Communicators(self.launcher, self._timeout)
         self._comms = [self.comm]
         self._path_memory: PathMemory | None = None
-        self._other_memory: dict[str, Self | str] = {}  # by path, or the switch; where there can be none, the reason
+        self._other_memory: dict[str, Self | str] = {}  # by path, or "switch"; the reason (str) if unsupported
         self.ranks, self.local, self.note = sweep.ranks, places.local, Note(shared=places.shared)
         self.cache: int | None = min(place.cache for place in places.places) // places.most_sharing
         self.hardware = of_product(places.gpus[0].name, sweep.ranks, len(places.gpus))
 
     def with_delays(self, seconds: float) -> Self:
-        """Return the same platform with an option of the compiler, and the time that kernels lose."""
+        """Return the same platform with kernels that delay themselves, by a time that depends on `seconds`."""
         return self.altered(self.memory, (WITH_DELAYS,), lost(seconds))
 
     def on_path(self, path: FastPath) -> Self:
-        """*Collective*: return the same ranks with buffers that NCCL knows beforehand; Unsupported with its reason."""
+        """*Collective*: return the same ranks with buffers registered with NCCL; Unsupported with its reason."""
         return self._with_memory(path.name, partial(self._open_path, path))
 
     def on_switch(self) -> Self:
-        """*Collective*: return the same ranks with memory that the switch knows, for hand-written kernels alone."""
+        """*Collective*: return the same ranks with multicast memory (NVLS), for hand-written kernels alone."""
         return self._with_memory("switch", self._open_switch)
 
     def _with_memory(self, name: str, make: Callable[[], Self]) -> Self:
@@ -339,7 +339,7 @@ class GpuPlatform(Platform):
                 self.clock.drop_graphs()
                 healthy = True
 
-            # NCCL lets go of a communicator once all processes of a node do: where one cannot, none waits for it.
+            # ncclCommDestroy returns once all processes of a node call it: if one process cannot, none does.
             together = all(self.team.exchange(healthy))
             with suppress(CaseFailed), self._cuda.failing_as(CaseFailed, "while NCCL ended"):
                 if together:

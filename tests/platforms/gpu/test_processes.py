@@ -102,7 +102,7 @@ UNTRUSTED = {  # scenario: why nothing but NCCL is measured
 }
 WITHOUT_NCCL = {
     "no_nccl_for_one": "skipped: rank 1: CuPy found no NCCL",
-    "an_older_nccl_for_one": "skipped: the processes load different NCCLs (2.30.4, 2.30.7)",
+    "an_older_nccl_for_one": "skipped: the processes load different NCCL releases (2.30.4, 2.30.7)",
 }
 CANNOT_OPEN = {
     "no_memory_for_one": "PlatformError: rank 1: the ranks on GPU 1 need ",

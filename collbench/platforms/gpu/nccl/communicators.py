@@ -184,7 +184,7 @@ class Communicators:
         versions = self._team.exchange(int(nccl.get_version()))
         if len(set(versions)) > 1:
             listed = ", ".join(in_words(version) for version in sorted(set(versions)))
-            raise Unsupported(f"the processes load different NCCLs ({listed}): install the same on every node")
+            raise Unsupported(f"the processes load different NCCL releases ({listed}): install one on every node")
         slots = [place.slot for place in self._places.places]  # to an old NCCL, slices of one GPU are one GPU
         if versions[0] < _SHARING_SINCE and len(set(slots)) < len(slots):
             raise Unsupported(
