@@ -25,7 +25,6 @@ def _supports_one_shot(case: Case) -> None:
 
 
 def _prepare_whole(case: Case, platform: Platform, entry: str) -> Prepared:
-    """Prepare an entry in which each rank that adds takes whole inputs."""
     kernel = platform.launcher.kernel("direct.cu", entry, case.dtype, case.redop)
     grid = platform.launcher.grid(-(-case.nbytes // PACK), THREADS, BLOCKS)
     return Prepared(platform.launcher.bind(kernel, case, *grid, np.uint64(case.block)))

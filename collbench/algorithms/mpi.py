@@ -245,7 +245,6 @@ def _pending(end: _CallEnds, division: list[mpi.Call]) -> Pending | None:
 
 
 def _division(case: Case, platform: Platform, rank: int, receive: int) -> list[mpi.Call]:
-    """Return the calls that turn the sum into the average on a rank that holds it."""
     if case.redop.name != "avg" or not case.collective.moves(rank, case.ranks, case.root):
         return []
     complete = platform.launcher.kernel("steps.cu", "complete", case.dtype, case.redop)

@@ -318,7 +318,7 @@ def models_in_words(found: Sequence[Candidate], ranks: int) -> str:
 
 
 def _counts(system: System, run: Run, nodes: int | None) -> Iterator[int | None]:
-    """Yield the possible numbers of nodes of the ranks; None for as few as they fill."""
+    """Yield the possible numbers of nodes of the ranks; None for the fewest that hold them."""
     stated = nodes or stated_nodes(system, run)
     if stated or not trimmed(run):
         yield stated

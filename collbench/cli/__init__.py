@@ -85,5 +85,4 @@ def _leave(how: str) -> None:
 
 
 def _warn(message: Warning | str, *where: object, **more: object) -> None:
-    """Print a warning in one line, without its place in the code."""
     sys.stderr.write(f"collbench: {message}\n")

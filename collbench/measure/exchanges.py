@@ -177,7 +177,6 @@ class Exchanges:
 
 
 def _mark(rank: int) -> int:
-    """Return the byte that fills a rank's messages."""
     return 1 + rank % 120  # POISON is larger
 
 

@@ -376,7 +376,6 @@ class MultiLibrary(Interleaving):
             yield from sorted(rows, key=lambda row: self.sweep.implementations.index(row.implementation))
 
     def _row(self, result: Result, arm: int) -> Result:
-        """Return the result under the name of its row."""
         if result.implementation not in self._calling:
             return result
         return replace(result, implementation=result.implementation + self._suffixes[arm])

@@ -71,7 +71,6 @@ class MachineWatch:
             yield f"clocks were {min(clocks) / 1e6:.1f} to {max(clocks) / 1e6:.1f} GHz"
 
     def _whole_cores(self) -> int:
-        """Return the number of physical cores."""
         siblings = set()
         for core in self._cores:
             file = self._root / f"sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list"

@@ -102,7 +102,6 @@ class ResumedRun:
 
 
 def _sweep(path: Path, header: Header) -> Sweep:
-    """Return the sweep of a header; UsageError if it cannot be resumed."""
     reason = ""
     if header.imported.tool:
         reason = f"was imported from {header.imported.tool}"

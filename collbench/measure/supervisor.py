@@ -275,7 +275,6 @@ class Workers:
             raise loss
 
     def _killed(self) -> int | None:
-        """Return the rank that failed, according to the launcher."""
         printed = self._log.read_text(encoding="utf-8", errors="replace")
         if first := _FIRST_ENDED.search(printed):
             return int(first[1])
@@ -444,7 +443,6 @@ class Supervisor:
                     notify(notice, 2)
 
     def _taken(self, waiting: list[str], case: Case, results: Iterator[Result]) -> Iterator[Result]:
-        """Yield results, and remove finished implementations from `waiting`."""
         several = bool(case.work and case.work.several)
         for result in results:
             if several:  # this one may yield more results; earlier ones are finished

@@ -118,7 +118,6 @@ def _time(plain: Prepared, traced: Prepared, platform: Platform, launches: int, 
 
 
 def _tracks(platform: Platform) -> list[Track]:
-    """Return the tracks in the logs of all ranks, and clear the logs."""
     logs = {rank: platform.logs.take_logs(rank) for rank in platform.local}
     tracks = []
 

@@ -85,7 +85,6 @@ def _node_links(system: System, merges_ports: bool) -> NodeLinks:
 
 
 def _switch(system: System, spread: bool) -> NodeLinks:
-    """NVSwitch; `spread`: every GPU has a card."""
     gpus, port = system.gpus, system.gpu_rate / 1e9
     # The ends of a chain load one way only; with a card at every GPU, chains load all GPUs alike.
     shared = port * gpus / (gpus - 1) if spread and gpus > 1 else port
@@ -93,7 +92,6 @@ def _switch(system: System, spread: bool) -> NodeLinks:
 
 
 def _mesh(system: System, spread: bool) -> NodeLinks:
-    """NVLinks from each GPU to each other."""
     gpus, port = system.gpus, system.gpu_rate / 1e9
     if gpus <= 2:
         return _switch(system, spread)

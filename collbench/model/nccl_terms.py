@@ -153,7 +153,6 @@ def _lane(system: System, option: Option, schedule: NcclSchedule, constants: Con
 
 
 def _one_rank(system: System, constants: Constants) -> Terms:
-    """Return the terms of a single rank, which copies its input."""
     memory = np.full_like(SIZES, copied(system) / 2)
     return Terms(
         issue=issue(system, np.zeros_like(SIZES), constants),

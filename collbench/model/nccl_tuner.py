@@ -323,7 +323,6 @@ class _Tuner:
         return self.release.net["tree" if exposed or algorithm == "tree" else algorithm][number]
 
     def _ll_share(self) -> float:
-        """Return the share of the links' rate that a ring with LL reaches."""
         if self.release.ll_half:
             return 1 / 2
         collective = COLLECTIVES[self.schedule.collective]

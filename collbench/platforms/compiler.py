@@ -204,7 +204,6 @@ def host_library(file: str, options: tuple[str, ...]) -> Path:
 
 
 def _compile(command: Sequence[str], text: str, product: Path, file: str) -> None:
-    """Compile in the folder of the product; SourceError if that file or a header is wrong."""
     origin = product.with_suffix(".cpp")
     origin.write_text(text, encoding="utf-8")
 

@@ -286,7 +286,6 @@ def _opening(opened: socket.socket) -> Iterator[Connection]:
 
 
 def _addresses() -> Iterator[str]:
-    """Yield the addresses of this machine that others may reach."""
     import psutil
 
     for addresses in psutil.net_if_addrs().values():

@@ -71,7 +71,6 @@ def _lasted(pair: Array) -> int:
 
 
 def _spans(log: Any, rate: float) -> Iterator[Span]:
-    """Yield the span before each stamp."""
     stamps = log["stamp"][: int(log["stamps"])]
     names = [_PHASES[int(phase)] for phase in stamps["phase"]]
 

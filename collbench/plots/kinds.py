@@ -114,7 +114,6 @@ def draw_file(runs: Sequence[Run], file: Path, request: PlotRequest, say: Say) -
 
 
 def _drawn(runs: Sequence[Run], request: PlotRequest, say: Say) -> Iterator[tuple[str, Figure, Style]]:
-    """Yield (file name, figure, plot style) of every figure of every kind."""
     rows = frozenset(type(result).__name__ for run in runs for result in run.results)
     for kind in kinds(rows).values():
         for stem, figure in kind.figures(runs, request, say):

@@ -179,7 +179,6 @@ def _joined(one: Panel, other: Panel) -> Panel:
 
 
 def _panels_of(run: Run, machine: str | None) -> Iterator[tuple[Combination, Panel]]:
-    """Yield the panels of a run, one for each combination and number of ranks."""
     parts: dict[tuple[Combination, int], list[Drawn]] = {}
     for result in run.cases:
         if _drawable(result):

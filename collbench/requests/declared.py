@@ -167,7 +167,6 @@ def takes(request: Callable[P, R]) -> Callable[[Callable[[R], T]], Callable[P, T
 
 
 def _arguments(words: Mapping[str, Word]) -> Iterator[str]:
-    """Yield the docstring lines that describe the parameters."""
     forms = dict.fromkeys(word.opt.unit.form for word in words.values() if word.opt.unit)
     yield from textwrap.wrap(" ".join(forms), _WIDTH)
     yield from ("", "Args:") if forms else ("Args:",)

@@ -427,7 +427,6 @@ def predicted_sweep(system: System, request: SweepRequest) -> tuple[System, Swee
 
 
 def _whole_nodes(system: System, request: SweepRequest) -> System:
-    """Return whole nodes, or part of a single node."""
     nodes, ranks = request.nodes, request.ranks
     whole = system.of(nodes) if nodes else system
     if ranks is None:
@@ -449,7 +448,6 @@ def _whole_nodes(system: System, request: SweepRequest) -> System:
 
 
 def _ranks_of_each_node(system: System, request: SweepRequest) -> System:
-    """Return the same number of GPUs of every node."""
     each, ranks = request.ranks_per_node, request.ranks
     assert each
     if each > system.gpus:

@@ -371,7 +371,6 @@ def record(result: Result) -> dict[str, Any]:
 
 
 def _numbers(result: Result) -> dict[str, Any]:
-    """Return seconds and rates; all None without a time."""
     names = ("seconds", "low", "high", "algbw", "busbw", "samples", *PERCENTILES, "floor")
     numbers: dict[str, Any] = dict.fromkeys(names)
     if not isinstance(result, Timed) or result.wrong or not result.typical > 0:

@@ -295,7 +295,6 @@ def _header_line(header: Header) -> bytes:
 
 
 def _locked(file: int) -> bool:
-    """Lock a file until it is closed; return whether that succeeded."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -480,7 +479,6 @@ def _named_apart(results: Sequence[Result], tests: Sequence[ForeignTest]) -> lis
 
 
 def _overlap(tests: Iterable[Sequence[Reported]]) -> bool:
-    """Return whether several tests have the same case."""
     seen: set[object] = set()
     for rows in tests:
         cases = {row.case for row in rows}

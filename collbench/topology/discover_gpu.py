@@ -264,7 +264,6 @@ def _nvlink_between(nvml: Any, first: _Seen, second: _Seen) -> tuple[LinkKind, N
 
 
 def _p2p(nvml: Any, first: Any, second: Any) -> tuple[str, str]:
-    """Return what the driver says of peer access."""
     answers = [ask(nvml, "nvmlDeviceGetP2PStatus", first, second, index) for index in (P2P_READ, P2P_WRITE)]
     refused = [REFUSALS[answer] for answer in answers if answer in REFUSALS]
     if refused:

@@ -284,7 +284,6 @@ def _explained(error: str) -> str:
 
 
 def _allowed(table: type[Struct], key: str) -> str:
-    """Describe the allowed values of a key."""
     hint = next(each.type for each in msgspec.structs.fields(table) if each.encode_name == key)
     if get_origin(hint) is Literal:
         return f"one of: {', '.join(get_args(hint))}"
@@ -338,7 +337,6 @@ def to_toml(system: System, factors: Mapping[str, Value] | None = None) -> str:
 
 
 def _keys(table: str, owner: System | Nics | Tier) -> dict[str, Any]:
-    """Return a table's keys with the values of the system, its network cards or a tier."""
     keys = {}
     for each in msgspec.structs.fields(TABLES[table]):
         value = getattr(owner, each.name)

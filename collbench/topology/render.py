@@ -297,7 +297,6 @@ def _cpu_rows(system: System) -> dict[str, str]:
 
 
 def _rate(rate: float) -> str:
-    """Return a rate in GB/s, as short as it can be written."""
     return f"{rate / 1e9:.{3 if rate < 100e9 else 4}g}"
 
 

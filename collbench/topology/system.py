@@ -350,7 +350,6 @@ class _Machine:
         raise UsageError(f"the architecture of {gpu.name} is unknown, and its driver does not say it; {FILE}")
 
     def _fabric(self) -> tuple[str, int]:
-        """Return the fabric of the GPUs, and the number of each GPU's NVLinks in it."""
         pairs = list(combinations(range(len(self._gpus)), 2))
         kinds, counts = {}, {}
         for link in self._links:

@@ -86,9 +86,9 @@ class CheckRequest(Request):
         str | None,
         Opt("--on", "The system to compare with.", "what the topology matches", metavar=SYSTEM, complete=files.names),
     ] = None
-    nodes: Annotated[int | None, Opt("--nodes", "Nodes of the ranks.", "as few as they fill", metavar="N", least=1)] = (
-        None
-    )
+    nodes: Annotated[
+        int | None, Opt("--nodes", "Number of nodes.", "the fewest that hold the ranks", metavar="N", least=1)
+    ] = None
     slower: Annotated[
         float | str | None,
         Opt("--slower", "Tolerated slowdown over the expected time.", "10%, on a CPU 20%", unit=SHARE, above=0),

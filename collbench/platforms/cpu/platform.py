@@ -63,7 +63,6 @@ class _Operation:
         self.arguments = ctypes.addressof(launch.args[0]) if isinstance(launch, compiler.Loop) else 0
 
     def _from_c(self, arguments: int, blocks: int, threads: int, launches: int) -> None:
-        """Launch the operation, if none has failed before."""
         # C knows no exceptions: the first is stored, and raised once C has come back.
         if self.failure is None:
             try:

@@ -272,7 +272,6 @@ class RankMemory(Memory):
         self._reach = reach(cuda, team, places, self._own.base)
 
     def _allocate(self, devices: Sequence[int], nbytes: int) -> DeviceMemory | SwitchMemory:
-        """Return zeroed memory on the device of each rank of this process."""
         return DeviceMemory(self._cuda, devices, nbytes)
 
     @property

@@ -330,7 +330,6 @@ class GpuClock(Clock):
         self._graphs.clear()
 
     def _capture(self, prepared: Prepared, launches: int) -> Captured:
-        """Return new graphs of `launches` launches, uploaded to their devices."""
         # Uploaded, so that the first replay is like all others; not replayed, since in place each one counts.
         graphs = self._together(prepared, launches) if prepared.one_graph else self._apart(prepared, launches)
         captured = Captured(graphs, launches)
@@ -340,7 +339,6 @@ class GpuClock(Clock):
         return captured
 
     def _apart(self, prepared: Prepared, launches: int) -> list[tuple[Stream, Any]]:
-        """Return a graph for each stream that was used."""
         self._forget()
         for rank_stream in self._streams:
             rank_stream.enter().begin_capture()
@@ -349,7 +347,6 @@ class GpuClock(Clock):
         return [(rank_stream, graph) for rank_stream, graph in ended if rank_stream.used]
 
     def _together(self, prepared: Prepared, launches: int) -> list[tuple[Stream, Any]]:
-        """Return one graph of all streams."""
         # A stream joins the capture by waiting for a stream in it, and must come back likewise.
         first, *others = self._streams
         first.enter().begin_capture()
@@ -457,7 +454,6 @@ class DeviceClocks:
         return float(self._cuda.cupy.cuda.get_elapsed_time(first, second)) * 1e-3
 
     def _event(self, rank_stream: Stream) -> Any:
-        """Return an event that is recorded now."""
         # An event belongs to the device that is current when it is made.
         stream = rank_stream.enter()
         event = self._cuda.cupy.cuda.Event()
