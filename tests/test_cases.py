@@ -18,7 +18,6 @@ def sweep(*sizes: int, collective: str = "allreduce", dtype: str = "float", rank
 
 
 def test_sizes_grow_by_the_factor_up_to_the_last_and_are_whole_elements_once_each() -> None:
-    """Also by factors that are not whole, and never by less than a byte; 1, 4 and 7 bytes of float are one element."""
     assert SizeRange(8, 128, 4).sizes == (8, 32, 128)
     assert SizeRange(1, 6, 1.5).sizes == (1, 2, 3, 4)
     assert SizeRange(8, 20, step=4).sizes == (8, 12, 16, 20)
@@ -42,7 +41,6 @@ def test_sizes_that_are_no_whole_elements_of_every_rank_are_told_once() -> None:
 
 
 def test_blocks_of_ranks_are_whole_packs_unless_they_are_only_checked() -> None:
-    """As in nccl-tests: (count / ranks) & -(16 / size); a block of less than a pack stays, or nothing would be left."""
     odd = sweep(40, 1000, 4096, collective="allgather", ranks=3)
     assert [one.nbytes for one in odd.cases()] == [3 * 12, 3 * 320, 3 * 1360]
     assert [one.nbytes for one in sweep(1000, ranks=3).cases()] == [1000]

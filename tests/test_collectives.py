@@ -47,7 +47,6 @@ def test_what_arrives_was_sent_and_fills_each_block_once() -> None:
 
 
 def test_each_block_comes_from_where_the_collective_says() -> None:
-    """Of rank 1 of 3, with root 2: (block, source, block of the source)."""
     of_all = {
         "allgather": [(0, 0, 0), (1, 1, 0), (2, 2, 0)],
         "alltoall": [(0, 0, 1), (1, 1, 1), (2, 2, 1)],
@@ -105,7 +104,6 @@ def test_a_message_is_received_by_one_rank_that_expects_it_and_is_not_its_sender
 
 
 def test_messages_between_pairs_are_those_of_osu() -> None:
-    """Two ranks of four, but for the message rate, of which the first half sends to the second; times are of one."""
     assert [sent(flight, 4) for flight in PING_PONG] == [{(0, 1)}, {(1, 0)}]
     assert [sent(flight, 4) for flight in ONE_WAY] == [{(0, 1)}, {(1, 0)}]
     assert [sent(flight, 4) for flight in BOTH_WAYS] == [{(0, 1), (1, 0)}]

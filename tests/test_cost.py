@@ -48,7 +48,6 @@ def cost_of(name: str, some: Any) -> Cost:
 
 
 def test_the_constants_of_a_cpu_are_those_of_the_committed_runs() -> None:
-    """Within 1 %, and where ranks share cores, waits within 5 % of those of another run."""
     found = fitted(MEASURED)
     assert found.waits == pytest.approx(CPU.waits, rel=0.01)
     assert (found.memory, found.packets) == pytest.approx((CPU.memory, CPU.packets), rel=0.01)
@@ -58,7 +57,6 @@ def test_the_constants_of_a_cpu_are_those_of_the_committed_runs() -> None:
 
 
 def test_the_choice_is_near_the_fastest_rung_of_the_committed_runs() -> None:
-    """Of either machine: what is chosen depends on how waits compare with bytes, not on how long both take."""
     for (folder, most, rows), nbytes in product(
         ((FITTED_TO, 1.03, MEASURED), (ELSEWHERE, 1.05, rungs_of(ELSEWHERE))), SIZES
     ):
@@ -77,7 +75,6 @@ def test_small_messages_get_few_waits_and_large_ones_few_bytes() -> None:
 
 
 def test_a_choice_once_given_up_never_comes_back() -> None:
-    """Straight lines cross once, so between crossovers the choice is constant and waits only become more."""
     for number, ranks in product(range(len(PLACES)), (2, 4, 8)):
         choices = [picked(place(PLACES[number]), 2**exponent, ranks=ranks) for exponent in range(3, 31)]
         changes = [choices[0], *(new for old, new in pairwise(choices) if new != old)]
@@ -110,7 +107,6 @@ def test_hardware_sets_limits_of_waits_links_and_blocks() -> None:
 
 
 def test_what_a_gpus_cache_holds_is_no_load_on_its_memory_but_all_goes_through_the_cache() -> None:
-    """And where one rank does all, it has what the others leave; a CPU's bytes are fitted wherever they lie."""
     some, shared = Cost(Wait.FLAG, 0, 0, 5, cached=3), Hardware(0, {Wait.FLAG: 0}, memory=10, cache=20, here=4)
     assert shared.floor(some, 100) == pytest.approx(100 * 5 / 20)
     assert replace(shared, cache=50).floor(some, 100) == pytest.approx(100 * 2 / 10)
@@ -121,7 +117,6 @@ def test_what_a_gpus_cache_holds_is_no_load_on_its_memory_but_all_goes_through_t
 
 
 def test_every_rung_reads_all_inputs_and_writes_all_results_beside_what_a_cache_holds() -> None:
-    """2 n S in all of an all-reduce, whoever does it; the second round of a pipelined ring saves a store a hop."""
     for rung, ranks in product((rung for rung in RUNGS if "allreduce" in rung.collectives), (2, 3, 4, 8)):
         cost = cost_of(rung.name, case(ranks=ranks, nbytes=2**20))
         total = (cost.memory - cost.cached) * (1 if cost.alone else ranks)
@@ -146,7 +141,6 @@ def test_ranks_that_share_a_gpu_wait_again_in_every_lap_of_their_fifos() -> None
 
 
 def test_the_page_has_the_bound_of_every_rung_on_the_gpu_that_was_measured() -> None:
-    """128 MiB, 4 ranks: counts of a rank, and the microseconds of its bound."""
     page, nbytes = (ROOT / "docs" / "kernels.md").read_text(), 2**27
     found = re.findall(r"^\| `([\w-]+)` \| ([\d.]+) S[^|]* \| ([\d.]+)[^|]* \| ([\d.]+) us \|", page, re.MULTILINE)
     rows = {name: tuple(map(float, figures)) for name, *figures in found}
@@ -194,7 +188,6 @@ def test_it_takes_every_collective_of_a_rung_and_windows_with_room_for_all() -> 
 
 
 def test_no_cost_is_below_what_the_collective_needs() -> None:
-    """No fewer bytes on a link than the bus factor says, but where a switch adds; and every result is written."""
     for rung, ranks in product(RUNGS, (1, 2, 3, 8)):
         for name in rung.collectives:
             some = case(name, ranks=ranks, redop=case(name).redop if COLLECTIVES[name].reduces else NONE)

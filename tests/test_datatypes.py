@@ -35,7 +35,6 @@ def combine(dtype: Datatype, redop: Reduction, a: Array, b: Array) -> Array:
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8, 17])
 def test_any_order_of_combining_gives_the_expected_bits(ranks: int) -> None:
-    """Rounding every partial result to the storage type changes nothing."""
     for dtype, redop in EVERY:
         how = recipe(dtype, redop, ranks, seed=3)
         parts = [inputs(dtype, redop, how, rank, 0, COUNT) for rank in range(ranks)]
@@ -49,7 +48,6 @@ def test_any_order_of_combining_gives_the_expected_bits(ranks: int) -> None:
 
 
 def test_another_rank_seed_or_place_gives_other_data() -> None:
-    """A swapped rank, a stale buffer and a shifted chunk each differ in a good part of the elements."""
     for dtype, redop in product(DATATYPES.values(), (NONE, *REDUCTIONS.values())):
         how = recipe(dtype, redop, 4, seed=1)
         usual = inputs(dtype, redop, how, 1, 0, COUNT)
@@ -82,7 +80,6 @@ def test_elements_depend_on_their_index_alone_also_beyond_32_bits() -> None:
 
 
 def test_many_ranks_stay_exact_in_few_bits() -> None:
-    """bfloat16 holds integers to 256: with 300 ranks, only as many contribute as fit."""
     dtype, redop = DATATYPES["bfloat16"], REDUCTIONS["sum"]
     how = recipe(dtype, redop, 300, seed=1)
     assert how.stride * 256 >= 300

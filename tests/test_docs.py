@@ -166,7 +166,6 @@ def shape(line: str) -> str:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", [page for page in PAGES if shown(page)], ids=lambda page: page.name)
 def test_shown_commands_work_and_print_what_is_shown(page: Path, home: Path) -> None:
-    """Line by line, with other numbers; `...` stands for more.  A comparison of committed runs is word for word."""
     for one in shown(page):
         name = name_of(one.words)
         done = run(f"{with_own(one.words, HERE)} {quick(one.words)}", home / one.folder)

@@ -167,7 +167,6 @@ def add(path: Path, opening: str, text: str) -> None:
 def test_a_kernel_with_a_record_stands_beside_the_others_as_the_page_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Source, record and commands as they stand there; for a GPU the source compiles."""
     page = (ROOT / "docs" / "kernels.md").read_text().partition("## Kernels of your own\n")[2]
     (source,), (record,), (commands,) = (
         re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL)[:1] for kind in (r"c\+\+", "toml", "sh")
@@ -350,7 +349,6 @@ def test_a_preset_is_drawn_and_predicted_by_what_its_architecture_says(collbench
 
 
 def test_a_collective_is_checked_on_real_ranks_of_a_platform(collbench: Collbench) -> None:
-    """By the record's own definition of what is right, by an implementation that no other test has."""
     printed = collbench(
         *("sweep", "--on", "spare", "--op", "shift", "--impl", "copies", "-b", "64K", "-e", "64K"),
         *("--ranks", "2", "-n", "7", "--no-plot"),

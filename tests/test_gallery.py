@@ -30,7 +30,6 @@ def test_every_kind_and_view_is_shown_by_a_picture_of_the_run_files_as_they_are(
 
 @pytest.mark.full
 def test_pictures_are_of_the_code_as_it_is(tmp_path: Path) -> None:
-    """Two of them, drawn again: the same but for what another version of the libraries makes of letters."""
     for shown in (shown for shown in PICTURES if shown.title in ("Layouts of a training run", "Latency")):
         again = tmp_path / shown.name
         again.write_bytes(gallery.drawn(shown.command)[shown.name])

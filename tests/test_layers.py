@@ -64,7 +64,6 @@ def test_neither_modules_nor_parts_of_a_package_import_each_other_in_a_circle() 
 
 
 def test_heavy_libraries_are_imported_where_they_serve() -> None:
-    """A run of one process never imports MPI; the supervisor touches neither MPI nor CUDA."""
     for name, path in modules().items():
         for library in {word.partition(".")[0] for word in imports(tree(path))} & set(HEAVY):
             allowed = any(f"{name}.".startswith(f"{place}.") for place in HEAVY[library])
@@ -77,7 +76,6 @@ def distributions(requirements: Iterable[str]) -> set[str]:
 
 
 def test_every_library_that_is_imported_is_a_declared_dependency() -> None:
-    """What another dependency happens to bring may be gone with its next release."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     declared = distributions(project["dependencies"]) | distributions([*extras["cuda12"], *extras["parquet"]])

@@ -28,7 +28,6 @@ def coverages(count: int) -> list[float]:
 
 
 def test_the_interval_is_the_narrowest_that_covers_the_median_as_often_as_it_says() -> None:
-    """Exactly, by the binomial distribution, for every number of samples; beyond 1000 to one order statistic."""
     for confidence, count in product((0.5, 0.9, 0.95, 0.99, 0.999), (*range(1, 80), 500, 1000, 1001, 2000)):
         case = confidence, count
         low, high = median_interval([float(sample) for sample in reversed(range(count))], confidence)
@@ -43,7 +42,6 @@ def test_the_interval_is_the_narrowest_that_covers_the_median_as_often_as_it_say
 
 
 def test_student_is_the_tables() -> None:
-    """Far out in the tail too, where corrections for many comparisons reach and few samples make it heavy."""
     tables = {
         (0.95, 1): 6.3138, (0.95, 5): 2.0150, (0.95, 100): 1.6602,
         (0.9995, 1): 636.62, (0.9995, 5): 6.8688, (0.0005, 5): -6.8688, (0.9995, 100): 3.3905,

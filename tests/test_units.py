@@ -11,7 +11,6 @@ from collbench.errors import UsageError
 
 
 def test_sizes_are_binary_however_they_are_written() -> None:
-    """Every suffix means powers of 1024, as in nccl-tests."""
     sizes = {"8": 8, "64K": 65536, "64k": 65536, "128KB": 131072, "2MiB": 2**21, "1.5G": 3 * 2**29, "1T": 2**40}
     assert {text: units.parse_size(text) for text in sizes} == sizes
     for text in ("", "K", "-8", "8X", "1e6", "8 8", "0x10"):
@@ -33,7 +32,6 @@ def test_an_end_of_an_interval_that_is_not_known_is_not_shown() -> None:
 
 
 def test_durations_are_seconds_however_they_are_written() -> None:
-    """A number alone is seconds."""
     durations = {"500ms": 0.5, "5": 5, "2m": 120, "2 min": 120, "1.5h": 5400, "30d": 2592e3, "20us": 2e-5}
     for text, seconds in durations.items():
         assert units.parse_duration(text, "--budget") == pytest.approx(seconds), text

@@ -30,14 +30,12 @@ def test_a_grid_has_no_more_threads_and_blocks_than_there_is_work() -> None:
 
 
 def test_a_rank_that_shares_a_gpu_has_two_blocks_of_half_the_threads_on_each_multiprocessor() -> None:
-    """And one with many of its own, or a process on a CPU, blocks of all threads."""
     crews = {1: (64, 512), 2: (64, 512), 4: (64, 256), 8: (32, 256), 132: (1, 512)}
     assert {ranks: pipe(gpu(CACHES["H100"], ranks))[:2] for ranks in crews} == crews
     assert pipe(CPU)[:2] == (1, 512)
 
 
 def test_slots_are_whole_lines_and_fit_into_the_fifo_whatever_the_number_of_blocks() -> None:
-    """Multiprocessors divided by ranks give any number; a slot that is no whole pack would be read across packs."""
     room = {name: implementations()[name].fifo for name in ("ring-flags", "ring-pipelined", "ring-ll")}
     for multiprocessors in range(1, 2 * BLOCKS):
         for cache in CACHES.values():
@@ -57,7 +55,6 @@ def test_slots_are_whole_lines_and_fit_into_the_fifo_whatever_the_number_of_bloc
 
 
 def test_fifos_that_fit_stay_within_half_of_the_cache_that_ranks_share() -> None:
-    """So what passes through them need not go to memory; where nothing fits, the smallest piece is taken."""
     for name, cache in CACHES.items():
         for ranks in (1, 2, 4, 8):
             own = pipe(gpu(cache, ranks))
@@ -70,7 +67,6 @@ def test_fifos_that_fit_stay_within_half_of_the_cache_that_ranks_share() -> None
 
 
 def test_pieces_give_every_block_of_a_chunk_its_share() -> None:
-    """As many blocks as a thread's accesses fill have some of it; none gets more than fits into a slot."""
     for threads, blocks in product((THREADS, THREADS // 2), (1, 5, 16, 33, 64)):
         own, least = Pipe(blocks, threads, slots=2, slot=threads * PIECE), threads * PACK
         for chunk in (1, 128, 4096, 2**16, 2**20, 2**20 + 128, 2**28):

@@ -69,7 +69,6 @@ def checked(run: Run, **options: object) -> CheckResult:
 
 
 def test_of_no_system_a_healthy_log_is_slow_and_a_slow_one_ok() -> None:
-    """The preset is in none of the logs; many are told apart by their times, and OK or SLOW."""
     found: Mapping[float, list[Word]] = {1.0: [], 1.5: []}
     for name in TWO_NODES:
         for slower, words in found.items():
@@ -81,7 +80,6 @@ def test_of_no_system_a_healthy_log_is_slow_and_a_slow_one_ok() -> None:
 
 
 def test_a_fast_round_refutes_a_system_for_the_slow_one() -> None:
-    """Three times slower, 16 H100 are like a preset whose cards could not have carried the first round."""
     system = files.load("dgx-h100").of(2)
     for rounds, word in (((3.0, 3.0), Word.UNKNOWN), ((1.0, 3.0), Word.SLOW)):
         result = checked(log(system, rounds=rounds, least=27))

@@ -55,7 +55,6 @@ def test_a_crossing_is_told_as_the_sizes_between_which_it_lies() -> None:
 
 
 def test_wins_losses_and_ties_are_said_by_ranges_of_size() -> None:
-    """First, best and last size are told, none twice; a difference of one per cent is a tie, however sure it is."""
     level = "ring and mpi are not distinguishable at any size"
     for microseconds, words in (
         ((1, None, 20), "beats mpi at all 2 sizes that can be compared: 4x at 8 B, 2x at 64 KiB"),
@@ -78,7 +77,6 @@ def test_wins_losses_and_ties_are_said_by_ranges_of_size() -> None:
 
 
 def test_a_ratio_whose_intervals_overlap_is_no_fact_and_one_has_two_digits() -> None:
-    """10 % faster: told where the noise is small, and nowhere in the words where it is not."""
     times = {8: 1e-6, 1024: 2e-6, 65536: 80e-6}
     slower = {nbytes: seconds * 1.1 for nbytes, seconds in times.items()}
     for halfwidth, names in ((0.0, ("ring",)), (0.05, ("ring", "mpi")), (0.3, ("ring", "mpi"))):
@@ -127,7 +125,6 @@ def test_the_fastest_of_all_is_told_by_ranges_of_size() -> None:
 
 
 def test_no_row_is_called_the_fastest_that_another_row_surely_beats() -> None:
-    """The first has too few samples to tell, and of the others the one is surely faster than the other."""
     unsure, faster, slower = curve("a", {8: 1.0}, 0.9), curve("b", {8: 1.1}), curve("c", {8: 1.6})
     ((_, ranges),) = winners([*slower, *faster, *unsure])
     assert ranges == [(8, 8, ("a", "b"))]
@@ -211,7 +208,6 @@ def test_a_result_is_compared_with_the_library_at_its_own_case() -> None:
 
 
 def test_of_several_mpi_libraries_the_fastest_at_each_size_is_the_opponent() -> None:
-    """One that is first at 8 B may be last at 64 KiB: a rung that beats one of them has not beaten MPI."""
     other = curve("mpi@openmpi", {8: 2e-6, 1024: 6e-6, 65536: 30e-6})
     ring = curve("ring", {8: 1e-6, 1024: 2e-6, 65536: 60e-6})
     rows = [*MPI, *other, *ring]

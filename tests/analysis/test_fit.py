@@ -66,7 +66,6 @@ def test_clean_numbers_are_found_again_and_none_is_negative() -> None:
 
 
 def test_intervals_cover_at_their_rate() -> None:
-    """Latency and rate of made-up curves in at least 80 % of 90 % intervals, with nine samples a size and with one."""
     covered, single = [], []
     for seed in range(40):
         found = fit(SIZES, samples(seed, 10e-6, 20e-9, 5e-12))
@@ -79,7 +78,6 @@ def test_intervals_cover_at_their_rate() -> None:
 
 
 def test_a_size_that_was_left_out_is_covered_at_the_rate() -> None:
-    """By the interval for predictions, and that interval is not idly wide; with five sizes it is, for who knows."""
     covered, widths = [], []
     for seed in range(33):
         every, left = samples(seed, 10e-6, 20e-9, 5e-12, noise=0.1), seed % 11 + 1
@@ -95,7 +93,6 @@ def test_a_size_that_was_left_out_is_covered_at_the_rate() -> None:
 
 
 def test_a_cache_that_ends_is_a_bend_and_noise_on_a_straight_curve_is_none() -> None:
-    """Beyond it a byte takes four times as long; the place is found to a factor of two, the rate beyond to 10 %."""
     random = np.random.default_rng(3)
     times = [
         [(1e-6 + 1e-10 * size + 3e-10 * max(0.0, size - 2e6)) * math.exp(0.02 * random.standard_normal())] * 7
@@ -120,7 +117,6 @@ def test_half_of_the_rate_is_reached_at_the_half_size() -> None:
 
 
 def test_every_published_sweep_has_a_fit_and_the_error_of_pieces_is_bounded() -> None:
-    """Times of one sweep in eight jump, most of them down as well, which a curve that never falls cannot follow."""
     sweeps = [sweep.rows for sweep in published() if len(sweep.rows) > 2]
     fits = [fit(*zip(*((nbytes, [seconds]) for nbytes, seconds in rows), strict=True)) for rows in sweeps]
     pieces = [found for found in fits if found.why_pieces]
@@ -165,7 +161,6 @@ def test_a_protocol_that_changes_is_found_with_what_it_takes_on_either_side() ->
 
 
 def test_noise_makes_no_pieces() -> None:
-    """A curve of three numbers stays one, and a step of a noisy curve is one step, but for few seeds of many."""
     assert not any(fit(SIZES, samples(seed, 10e-6, 0, 1e-10)).why_pieces for seed in range(20))
     steps = [fit(SIZES, stepped(seed, SIZES[6], 8, 0.3)).pieces for seed in range(20)]
     assert sum(len(pieces) == 2 and pieces[1][0] == SIZES[6] for pieces in steps) >= 19
@@ -188,7 +183,6 @@ def test_times_that_fall_are_pooled_and_never_extrapolated_below_zero_or_downwar
 
 
 def test_the_rate_is_that_of_the_last_piece_and_there_is_none_if_it_is_flat() -> None:
-    """However long the bytes of the pieces before it took."""
     flat = 0
     for seed in range(40):
         steps = np.random.default_rng(seed).lognormal(0, 1, 10).cumprod()
@@ -215,7 +209,6 @@ def test_two_sizes_are_a_straight_line_and_one_is_refused() -> None:
 
 
 def test_crossings_are_found_with_intervals() -> None:
-    """Two lines that cross at (10 us - 1 us) / (1 - 0.1 ns) = 10 kB."""
     slow = fit(SIZES, samples(0, 10e-6, 0, 1e-10))
     quick = fit(SIZES, samples(1, 1e-6, 0, 1e-9))
     (found,) = crossings(slow, quick)
@@ -229,7 +222,6 @@ def test_crossings_are_found_with_intervals() -> None:
 
 
 def test_a_crossing_within_the_noise_or_what_the_form_cannot_follow_is_not_sure() -> None:
-    """Two curves that differ by a tenth of what sizes lie beside them: the interval is the whole range."""
     first = fit(SIZES, samples(0, 1e-6, 0, 1e-10, noise=0.3))
     second = fit(SIZES, samples(1, 1.01e-6, 0, 0.99e-10, noise=0.3))
     found = crossings(first, second)
@@ -263,7 +255,6 @@ def crooked(seed: int) -> CurveFit | None:
 
 
 def test_every_number_of_crooked_curves_lies_in_its_own_interval_and_so_does_a_crossing() -> None:
-    """Two of them the replicates alone would leave outside."""
     fits = [found for seed in (*range(8), 76, 92) if (found := crooked(seed))]
     assert len(fits) > 7
     for found in fits:

@@ -89,7 +89,6 @@ def test_two_trays_of_a_rack_at_half_speed_are_slow_as_the_hint_says() -> None:
 
 
 def test_a_healthy_rack_is_as_expected_and_trays_are_counted_in_racks() -> None:
-    """Ranks, hosts, and the racks that are the least to hold them; 80 ranks fill no rack, nor two."""
     for hosts, each, racks in ((1, 4, 1), (8, 2, 1), (18, 4, 1), (20, 4, 2), (36, 4, 2)):
         run = imported(log("NVIDIA GB200", *[each] * hosts))
         ((place,), _) = candidates(run, "gb200-nvl72", None, RunFacts({}))
@@ -184,7 +183,6 @@ def test_ranks_that_list_the_same_bus_id_share_a_gpu() -> None:
 
 
 def test_ranks_have_a_gpu_each_where_the_bus_id_does_not_say_otherwise() -> None:
-    """Slices have the bus id of their GPU; a bus number alone is that of all GH200, of others 0, or hidden."""
     for run in (
         two("0000:05:00 0000:06:00"),
         two("0000:05:00 0000:05:00", hosts="ab"),
@@ -233,7 +231,6 @@ def test_ranks_that_share_a_gpu_are_held_against_a_run_of_as_many_gpus(tmp_path:
 
 
 def test_slices_of_a_gpu_are_held_against_no_system_either() -> None:
-    """In a measured run, whose header says that they are; a log has only their names."""
     gpus = [{"name": "H100 MIG 1g.10gb", "uuid": f"MIG-{number}"} for number in range(2)]
     header = Header.from_json({"topology": {"platform": "gpu", "ranks": 2, "gpus": gpus}})
     run = replace(two("0000:05:00 0000:06:00"), header=header)
@@ -262,7 +259,6 @@ def test_hosts_of_unlike_numbers_of_ranks_are_held_against_no_system(hosts: tupl
 
 
 def test_ranks_that_a_system_has_no_room_for_are_held_against_none(tmp_path: Path) -> None:
-    """More ranks on a host than it has GPUs, on more nodes than there are cards to join, or uneven by their number."""
     alone = tmp_path / "alone.toml"
     alone.write_text(files.to_toml(replace(files.load("dgx-h100"), nics=None, tiers=())))
     for run, on, nodes, told in (

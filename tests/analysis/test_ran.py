@@ -42,7 +42,6 @@ def compared(base: Sequence[Measurement], new: Sequence[Measurement]) -> Compari
 
 
 def test_a_changed_algorithm_is_the_first_remark_with_the_sizes_that_have_it() -> None:
-    """No verdict moves for it, and nothing is said where one run does not know."""
     sizes = [KIB, 4 * KIB, 16 * KIB, 64 * KIB, MIB]
     after = ["ring/simple", "tree/ll", "ring/simple", "ring/simple", "nvls/simple"]
     unknown = ran("", name="two-shot", channels=None, seconds=(1e-6,))

@@ -95,7 +95,6 @@ def ran(version: Any = "", **settings: Any) -> Run:
 
 
 def test_a_process_that_drives_several_gpus_launches_for_all() -> None:
-    """`-g 8` of nccl-tests; threads launch for themselves; what the description says is believed."""
     for settings, launch in (
         ({"gpus": 8}, "single-process"),
         ({"gpus": 1, "threads": 8}, "process-per-gpu"),

@@ -74,7 +74,6 @@ def test_help_of_a_command_or_of_one_in_a_group_is_what_its_own_option_prints() 
 
 
 def test_the_help_of_an_option_says_a_single_default_and_o_is_the_folder() -> None:
-    """In nccl-tests' programs the default is theirs, and -o the reduction."""
     for command in COMMANDS:
         context = click.Context(command, **command.context_settings)
         of_o = "redop" if str(command.name).endswith("_perf") else "out"
@@ -87,7 +86,6 @@ def test_the_help_of_an_option_says_a_single_default_and_o_is_the_folder() -> No
 
 
 def test_an_option_that_takes_a_time_takes_a_unit_in_every_command() -> None:
-    """A number alone is seconds; in --help such an option is TIME."""
     context = click.Context(click.Command("any"))
     seen = set()
     for command in COMMANDS:

@@ -134,6 +134,5 @@ def test_hostile_words_end_in_one_line(here: Command, share: int) -> None:
 
 @pytest.mark.usefixtures("all_commands")
 def test_no_command_is_forgotten() -> None:
-    """Another command is tried too, or said to read no file."""
     tried_ones = {command for commands in COMMANDS.values() for command in commands}
     assert sorted(tried_ones | WITHOUT_FILES) == group.list_commands(None)  # type: ignore[arg-type]

@@ -25,7 +25,6 @@ def told(here: Command, *words: str, **variables: str) -> str:
 
 
 def test_several_systems_have_as_many_ranks_as_all_can_have_and_a_verdict(here: Command, tmp_path: Path) -> None:
-    """The largest own number of ranks: Ethernet of 8 would be one node without any.  Nothing is stored."""
     done = here("predict", THREE, *FEW)
     for name in THREE.split(","):
         assert len(re.findall(rf"^.* {name} +[\d.]+ [num]?s", done.stdout, re.MULTILINE)) == 4
@@ -64,7 +63,6 @@ def test_compare_of_two_machines_says_who_is_fastest_too() -> None:
 
 
 def test_a_run_and_a_prediction_can_be_compared_in_this_way_alone(here: Command, tmp_path: Path) -> None:
-    """They have no samples in common, and a cut-off run is called so."""
     words = ("--ranks", "2", "-b", "1K", "-e", "64K", "-f", "64", "--no-plot", "--out", "told")
     assert here("predict", "dgx-h100", *words).returncode == 0
     sockets = {"platform": "cpu", "ranks": 2, "name": "a box", "sockets": [{"name": "Xeon"}]}

@@ -92,7 +92,6 @@ def test_explain_and_its_report_say_what_a_library_ran(here: Command, tmp_path: 
 
 @pytest.mark.usefixtures("both")
 def test_exports_hold_what_ran_and_a_calibration_is_of_plain_nccl(here: Command, tmp_path: Path) -> None:
-    """Whose factors are 1 on a machine as modelled."""
     rows = csv.DictReader(io.StringIO(here("export", "new", "--to", "csv").stdout))
     said = [[row[name] for name in ("algorithm", "protocol", "channels")] for row in rows]
     assert said[:2] == [["tree", "ll", "16"], ["symm", "AGxLL_R", "16"]]

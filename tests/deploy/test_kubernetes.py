@@ -73,7 +73,6 @@ def test_every_overlay_is_built_and_its_pods_and_jobs_are_valid(resources: Resou
 
 
 def test_processes_are_as_many_as_gpus_and_find_the_first_by_a_name_that_there_is(resources: Resources) -> None:
-    """An indexed Job's pod is called JOB-INDEX in the Service's domain, a JobSet's SET-NAME-JOB-INDEX in its own."""
     job, service = resources["indexed-job"]["Job"], resources["indexed-job"]["Service"]
     jobset = resources["jobset-kueue"]["JobSet"]
     [replicated] = jobset["spec"]["replicatedJobs"]

@@ -35,7 +35,6 @@ def carried_out(node: Path, name: str, **more: str) -> tuple[int, str]:
 
 
 def test_a_node_that_cannot_be_checked_is_drained_only_if_that_is_chosen(node: Path) -> None:
-    """A cluster without any node is worse.  A check that hangs is ended."""
     for program, why, counts in (
         ("exec sleep 100", "did not end within 1 s", True),
         ("echo no such GPU >&2; exit 2", "no verdict, exit status 2: no such GPU", True),
@@ -73,7 +72,6 @@ def test_a_reason_is_short_and_plain_whatever_the_verdict_says(node: Path) -> No
 
 
 def test_batch_scripts_pass_options_on(node: Path) -> None:
-    """The results of each job are in a folder of their own."""
     stand_in(node / "bin", "srun", 'printf "srun "; printf "%s " "$@"')
     stand_in(node / "bin", "collbench", 'printf "%s " "$@"')
     given = {"SLURM_JOB_ID": "42", "SLURMD_NODENAME": "node7", "PATH": f"{node}/bin:/usr/bin:/bin"}

@@ -45,7 +45,6 @@ def test_the_folder_of_another_user_is_refused_in_one_line_with_the_fix(monkeypa
 
 
 def test_a_folder_that_is_exchanged_after_it_was_looked_at_gives_no_code(own: Path) -> None:
-    """As whoever owns the folder above can; and a folder that is gone is made anew."""
     path = stored("ring")
     own.rename(own.with_name("aside"))
     (own / "kernels").mkdir(parents=True)
@@ -56,7 +55,6 @@ def test_a_folder_that_is_exchanged_after_it_was_looked_at_gives_no_code(own: Pa
 
 
 def test_what_others_left_before_the_folder_was_private_is_made_anew(own: Path, tmp_path: Path) -> None:
-    """Files that others may write, links, and unfinished files in the place of ours; what a link leads to stays."""
     aim = tmp_path / "aim"
     aim.write_bytes(b"foreign")
     path = kernels() / "flags.so"
@@ -104,7 +102,6 @@ def test_a_file_that_could_not_be_made_has_no_name_and_one_that_was_made_is_not_
 
 
 def test_a_damaged_kernel_in_the_cache_is_compiled_anew() -> None:
-    """As a disk that was full may leave it; a kernel that is whole is not compiled again."""
     compiler.host_library.cache_clear()
     library = compiler.host_library("gate.cu", ())
     whole = library.read_bytes()

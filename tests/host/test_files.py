@@ -106,7 +106,6 @@ def test_what_cannot_be_written_leaves_all_as_it_was(tmp_path: Path, monkeypatch
 def test_a_folder_that_takes_no_file_may_hold_one_that_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a single file that is mounted into a container."""
     place, opened = tmp_path / "file", os.open
     place.write_text("before")
 

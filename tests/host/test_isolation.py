@@ -67,7 +67,6 @@ def test_ranks_and_python_m_run_nothing_from_it_either(tmp_path: Path, environme
 def test_a_path_by_which_python_itself_looks_there_is_said_once_for_all_ranks(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    """An empty entry too, as behind the colon of `PYTHONPATH=/mine:$PYTHONPATH`; no entry at all is none."""
     mine = environment["PYTHONPATH"]
     for path, rank, said in ((f"{mine}:", 0, 1), (f"x:{mine}", 0, 1), (f"{mine}:", 1, 0), (mine, 0, 0), ("", 0, 0)):
         own = {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "WORLD_SIZE": "2", "RANK": str(rank)}

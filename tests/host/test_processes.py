@@ -17,7 +17,6 @@ from tests.commands.sweep.test_command import alive, wait_for
 
 
 def test_the_end_of_a_process_is_noticed_and_not_before_it_comes() -> None:
-    """By a kernel that has handles of processes, and by one that refuses them or lacks the call."""
     for refusal in (None, PermissionError(errno.EPERM, "filtered"), AttributeError("pidfd_open")):
         with pytest.MonkeyPatch.context() as patch:
             if refusal:

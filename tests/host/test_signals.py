@@ -110,7 +110,6 @@ def test_a_second_signal_ends_a_command_whose_ranks_do_not_end_and_a_repeated_on
 
 
 def test_a_signal_that_the_main_thread_cannot_answer_is_seen_by_another_thread() -> None:
-    """While it waits in C, Python's handlers do not run; once they have, the signal is answered."""
     waits_in_c = (
         "import ctypes, threading\n"
         "def look():\n"

@@ -79,7 +79,6 @@ def test_no_kernel_divides_a_sum_of_signed_bytes_without_extending_its_sign(
 
 
 def test_a_sum_whose_sign_is_not_extended_is_found() -> None:
-    """As NVRTC 12.9 divided by four, the first byte of a word and the second; and the first extended."""
     lanes = """
         ld.global.u32 %r1, [%rd1];
         mov.b32 {%rs1, %rs2}, %r1;

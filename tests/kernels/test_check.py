@@ -68,7 +68,6 @@ def test_wrong_elements_are_counted_and_the_first_is_named() -> None:
 
 
 def test_a_floating_average_may_be_two_units_off() -> None:
-    """Libraries multiply by a rounded 1/n; nccl-tests allows as much, and no more."""
     dtype, redop = DATATYPES["float"], REDUCTIONS["avg"]
     how = recipe(dtype, redop, 3, seed=1)
     exact = reduced(dtype, redop, how, FIRST, COUNT)
@@ -107,7 +106,6 @@ def narrowed(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
 
 
 def test_a_bfloat16_sum_that_is_no_number_stays_none(narrowed: Any) -> None:
-    """A GPU's own has all digits set, which as a number would be rounded to -0; a CPU's end as a bfloat16's do."""
     for nan in (0x7FFFFFFF, 0xFFFFFFFF, 0x7FC00000, 0xFFC00000, 0x7F800001, 0x7FBFFFFF):
         bits = nan if narrowed.gpu else nan & 0xFFFF0000
         is_nan = bool(bits & 0x7FFFFF)  # without digits it is infinity

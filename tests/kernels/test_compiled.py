@@ -41,7 +41,6 @@ def scope_of(more: tuple[str, ...]) -> str:
 
 
 def test_a_primitive_becomes_these_instructions() -> None:
-    """All that reach memory, in this order."""
     for arch in (75, *READ):
         found = memory_instructions(facts.compiled_primitives(arch))
         for name, primitive in PRIMITIVES.items():
@@ -50,7 +49,6 @@ def test_a_primitive_becomes_these_instructions() -> None:
 
 @MACHINES
 def test_kernels_reach_memory_by_the_primitives_alone(arch: int) -> None:
-    """Never through the cache for constants, nor to local memory; and arrays or packets by sixteen bytes."""
     for file, more, program in of_ranks(arch):
         packets, scope = "packets.cuh" in (compiler.folder() / file).read_text(), scope_of(more)
         found = memory_instructions(program)
@@ -85,7 +83,6 @@ def test_a_kernel_has_no_more_fences_and_barriers_than_it_publishes(arch: int) -
 
 @MACHINES
 def test_every_flag_is_stored_behind_a_fence(arch: int) -> None:
-    """The merged publication alone has one for two flags; the error word, known by its look before, none."""
     for _, more, program in of_ranks(arch):
         scope = scope_of(more)
         fence, store, look = f"MEMBAR.ALL.{scope}", f"ST.E.STRONG.{scope}", f"LD.E.STRONG.{scope}"
@@ -98,7 +95,6 @@ def test_every_flag_is_stored_behind_a_fence(arch: int) -> None:
 
 @MACHINES
 def test_a_wait_looks_at_its_flag_first_and_at_the_error_word_when_that_is_late(arch: int) -> None:
-    """Between a look at a flag or packet and the next one at the error word a branch leaves the wait."""
     for _, more, program in of_ranks(arch):
         look = f"LD.E.STRONG.{scope_of(more)}"
         packet = look.replace(".E.", ".E.128.")
@@ -176,7 +172,6 @@ def assert_without_gaps(wire: Wire, code: tuple[tuple[str, str], ...]) -> None:
 
 @MACHINES
 def test_a_warp_reaches_lines_without_gaps(arch: int) -> None:
-    """Accesses of a tile follow each other by as much as 32 lanes have, so lanes lie side by side; fp32 by 16 bytes."""
     for name in WIRES if arch != 90 else ("bfloat16", "topk"):
         (code,) = listing(nvrtc.known("narrow.cu", 2, arch, f"-DWIRE={WIRES[name].code}")).values()
         assert_without_gaps(WIRES[name], code)
@@ -185,7 +180,6 @@ def test_a_warp_reaches_lines_without_gaps(arch: int) -> None:
 @pytest.mark.parametrize("programs", [[("ring.cu", PIPELINED)], pytest.param(RANKS_MEET, marks=pytest.mark.full)])
 @pytest.mark.timeout(600)
 def test_a_log_or_a_delay_spills_nothing_and_orders_nothing(programs: list[tuple[str, tuple[str, ...]]]) -> None:
-    """Such kernels have the same accesses between ranks, and clocks."""
     for file, more in programs:
         for option, clocks in ((TRACED, ("%globaltimer", "%clock64")), (WITH_DELAYS, ("%globaltimer",))):
             plain, other = together([compiled(file, more), compiled(file, (*more, option))])

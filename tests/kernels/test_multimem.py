@@ -70,7 +70,6 @@ def test_the_switch_is_asked_for_what_the_case_wants(pairs: list[tuple[str, str]
 
 
 def test_what_the_table_leaves_out_does_not_compile() -> None:
-    """The assembler's word is the last: a type or reduction that it takes would belong into the table."""
     for dtype, redop in UNABLE:
         with pytest.raises(nvrtc.CompileError, match=r"the switch has no such instruction|incomplete type"):
             compiled(FILE, (), dtype, redop)
@@ -85,7 +84,6 @@ def test_what_the_table_leaves_out_does_not_compile() -> None:
 
 @pytest.mark.parametrize("arch", [NEWER[FILE], pytest.param(100, marks=pytest.mark.full)])
 def test_a_proxy_fence_is_one_threads_business(arch: int) -> None:
-    """It is a fence of the GPU and one of the system, and a branch leads all threads but the first past it."""
     result = compiled(FILE, arch=arch)
     (code,) = sass.listing(result).values()
     words = [word for word, _ in code]
@@ -115,7 +113,6 @@ def ranks_of(count: int, dtype: str, redop: str, starts: tuple[int, int] = (0, 0
 
 
 def test_any_length_and_alignment_is_reduced() -> None:
-    """The host's stand-in for the switch does nothing at an address that a switch would refuse."""
     for dtype, redop in SOME_ABLE:
         for count in (1, 3, 8, 67, 1003):
             for starts in [(0, 0), (1, 1), (3, 7), (2, 1), (0, 5)] if dtype == "bfloat16" or count == 67 else [(3, 7)]:
@@ -126,7 +123,6 @@ def test_any_length_and_alignment_is_reduced() -> None:
 
 
 def test_a_block_that_was_not_launched_for_long_waits_like_any_other() -> None:
-    """Its old flags are never news, although their numbers are compared modulo 2**32."""
     for calls in (1, 2**29 - 1, 2**29 + 1, 2**29 + 2**28, 2**30 - 2**16):
         ranks = ranks_of(67, "float", "sum")
         run(ranks, 0, blocks=8, threads=1)

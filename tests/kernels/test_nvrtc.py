@@ -83,7 +83,6 @@ def bounds_of(file: str) -> dict[str, int]:
 @ALL
 @pytest.mark.timeout(600)
 def test_kernels_compile_without_warnings_spill_nothing_and_order_memory_as_proved(programs: list[Program]) -> None:
-    """And whole arrays are moved sixteen bytes at a time."""
     for program in programs:
         file, more, dtype, *_ = program
         result = compiled(*program)
@@ -116,7 +115,6 @@ def assert_ordered_as_proved(ptx: str, file: str, more: tuple[str, ...], program
 @pytest.mark.full
 @pytest.mark.timeout(600)
 def test_nothing_is_spilled_for_any_wire_nor_number_of_ranks_that_is_known() -> None:
-    """With sixteen packs in registers there are few left; of a wire a thread holds four parts of groups."""
     two, eight = (launch.defines(ranks, one_device=False) for ranks in (2, 8))
     for more, pair in product((two, eight), [("float", "sum"), ("int8", "avg"), ("half", "avg"), ("uint64", "avg")]):
         assert_no_spills(compiled("direct.cu", more, *pair), bounds_of("direct.cu"), (more, pair))
@@ -126,7 +124,6 @@ def test_nothing_is_spilled_for_any_wire_nor_number_of_ranks_that_is_known() -> 
 
 
 def test_a_world_is_as_long_as_its_ranks_need() -> None:
-    """Every launch carries it; the assembler says how many bytes of parameters a kernel has."""
     for ranks in (2, 9, 128):
         more = launch.defines(ranks, one_device=False)
         (nbytes,) = re.findall(r"ring_ll_allreduce_param_0\[(\d+)\]", compiled("ring_ll.cu", more).ptx)
@@ -136,7 +133,6 @@ def test_a_world_is_as_long_as_its_ranks_need() -> None:
 
 
 def test_gpus_are_compiled_for_nans_of_their_own() -> None:
-    """The largest number's pattern, or the next, is what bits are held against."""
     text = compiled("steps.cu", (), "bfloat16", "sum").ptx
     assert re.search(r"setp\.\w+\.[us]32\s.*, 213909504[01];", text)
     assert not re.search(r"213909504[01]", compiled("steps.cu", (), "half", "sum").ptx)

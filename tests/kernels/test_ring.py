@@ -30,7 +30,6 @@ def run(ranks: Ranks, seed: int, *more: str, blocks: int = 1, threads: int = 1, 
 
 
 def test_every_rank_holds_the_sum() -> None:
-    """Whatever the grid, at lengths that fill no chunk, no slot and no pack; call after call with other data."""
     for ranks in (1, 2, 3, 4):
         for count in (1, 31, 400, 1003):
             for blocks, threads in ((1, 1), (1, 3), (2, 2)):
@@ -41,7 +40,6 @@ def test_every_rank_holds_the_sum() -> None:
 
 
 def test_delayed_kernels_lose_time_and_are_right() -> None:
-    """In some calls, or the phase drawn by lot is later than the last one."""
     both, lost, times = ring(2, 50), 0.05, []
     for seed in range(12):
         began = time.perf_counter()
@@ -57,7 +55,6 @@ def test_delayed_kernels_lose_time_and_are_right() -> None:
     [(("bfloat16", "uint8"), ("avg",)), pytest.param(("half", "double"), ("avg", "prod"), marks=pytest.mark.full)],
 )
 def test_packs_of_every_width_are_combined(dtypes: tuple[str, ...], redops: tuple[str, ...]) -> None:
-    """Two, eight and sixteen elements to a pack, with a division at the end."""
     for dtype in dtypes:
         for redop in redops:
             three = ring(3, 777, dtype, redop)
@@ -72,7 +69,6 @@ def test_a_sum_in_place_reads_each_part_before_it_is_overwritten() -> None:
 
 
 def test_counters_may_wrap() -> None:
-    """Pieces are counted modulo 2**32: calls across the wrap are like any other."""
     three = ring(3)
     for head in three.heads:  # arrived, room, then the rank's own two counters
         head[[CHANNELS, CHANNELS + LINE, CHANNELS + 2 * LINE, CHANNELS + 2 * LINE + 1]] = 2**32 - 20
@@ -83,7 +79,6 @@ def test_counters_may_wrap() -> None:
 
 
 def test_a_wait_in_vain_ends_and_says_so() -> None:
-    """A neighbour that never comes costs a flag in the window, not the device."""
     two = ring(2, 100)
     run(two, 1, alone=True, spins=1000)
     assert [head[0] for head in two.heads] == [1, 0]

@@ -32,7 +32,6 @@ def exchanged(
 
 
 def test_a_team_makes_the_same_bits_as_a_thread_alone() -> None:
-    """On every rank, whatever the grid, in one round or several, with tiles or without; nothing beyond the end."""
     for shift, (name, wire) in enumerate(WIRES.items()):
         for turn, count in enumerate((33, GROUP + TILE * RANKS, 2500 + 9 * TILE)):
             grid = GRIDS[(shift + turn) % len(GRIDS)]
@@ -42,7 +41,6 @@ def test_a_team_makes_the_same_bits_as_a_thread_alone() -> None:
 
 
 def test_buffers_may_start_at_any_element_and_on_every_rank_at_another() -> None:
-    """Then no thread has sixteen bytes in one piece; blocks that wait for each other have the same groups."""
     count = RANKS * 5 * TILE + 7
     for name, wire in WIRES.items():
         wanted = exchanged(wire, count, 1)
@@ -51,7 +49,6 @@ def test_buffers_may_start_at_any_element_and_on_every_rank_at_another() -> None
 
 
 def test_a_team_keeps_what_its_group_loses() -> None:
-    """With feedback, call after call."""
     count = RANKS * TILE + 5
     for name in ("e4m3", "topk"):
         alone = exchanged(WIRES[name], count, 1, narrow.FEEDBACK, calls=3)

@@ -53,7 +53,6 @@ def grouped(values: np.ndarray) -> list[np.ndarray]:
 
 
 def test_what_passes_a_wire_is_within_the_bound_of_one_passage_and_nearly_reaches_it() -> None:
-    """Or the bound would hide something: in some group an error is nine tenths of what it may be."""
     for name, wire in WIRES.items():
         for scale in (1.0, 2.0**-90, 2.0**90, 3e38 / 8):
             values, largest = gradients(scale), 0.0
@@ -66,7 +65,6 @@ def test_what_passes_a_wire_is_within_the_bound_of_one_passage_and_nearly_reache
 
 
 def test_formats_round_as_those_of_everybody_else() -> None:
-    """To nearest even; a group's scale is a power of two, so every code of e4m3 stays; topk keeps the largest four."""
     values = gradients()
     values.view(np.uint32)[:100] = values.view(np.uint32)[:100] & 0xFFFF0000 | 0x8000  # in the middle of two
     bits = values.view(np.uint32).astype(np.uint64)
@@ -94,7 +92,6 @@ def test_an_overflow_is_still_one_behind_the_wire() -> None:
 
 
 def test_with_feedback_nothing_is_lost_for_good() -> None:
-    """The same input again and again: what all results together lack is what is still kept, and that does not grow."""
     values = gradients()
     for name, wire in WIRES.items():
         results = np.array(passages(wire, values, 64, narrow.FEEDBACK))
@@ -121,7 +118,6 @@ def verdict(wire: Wire, how: Recipe, got: Numbers) -> tuple[int, int]:
 
 
 def test_the_compiled_bound_is_the_defined_one() -> None:
-    """What is a little within it passes, what is a little beyond does not, everywhere."""
     for name, wire in WIRES.items():
         for ranks in (1, 2, 3, 8, 128):
             how, exact, most = graded(wire, ranks)
@@ -144,7 +140,6 @@ def test_the_first_element_beyond_its_bound_is_named() -> None:
 
 
 def test_whatever_the_wire_does_within_its_losses_is_within_the_bound() -> None:
-    """The proof, tried: inputs of all ranks but one pass the wire, their fp32 sum does, in any magnitudes."""
     for name, wire in WIRES.items():
         for ranks in (2, 3, 8):
             random = np.random.default_rng(ranks)

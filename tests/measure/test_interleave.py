@@ -153,7 +153,6 @@ def test_a_case_ends_once_its_budget_is_spent() -> None:
 def test_no_round_begins_that_ends_after_twice_the_budgets_but_for_the_first_two(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By a clock that goes on while ranks measure, three times as long in the first round, which has trials."""
     budget = asked_for().sampling.budget
     for seconds, rounds in ((0.1, ROUNDS), (0.19, ROUNDS), (0.21, 6), (0.27, 4), (0.36, 2), (5.0, 2)):
         now = [0.0]
@@ -273,7 +272,6 @@ def test_rows_of_nccl_are_called_after_its_release() -> None:
 
 
 def test_a_name_with_an_at_of_its_own_is_told_from_that_of_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of `nccl@symmetric` of one release among several are called `nccl@symmetric@2.30.7`."""
     known = algorithms.implementations()
     fast = replace(known["nccl"], name="nccl@symmetric")
     monkeypatch.setattr(algorithms, "implementations", lambda: known | {fast.name: fast})

@@ -168,7 +168,6 @@ def timed_with(platform: ToyPlatform, seconds: Callable[[Prepared, int, float], 
 
 
 def test_an_operation_that_stops_working_is_wrong_whichever_call_is_its_last() -> None:
-    """No result of an earlier phase passes for a later one; in place, timed launches spoil their input."""
     for in_place in (False, True):
         whole = ToyPlatform({"a": constant(1e-4)})
         (result,) = run(whole, in_place, iters=3)
@@ -268,7 +267,6 @@ def test_slow_starts_and_a_busy_machine_are_no_reason_for_doubt() -> None:
 
 
 def test_what_lies_there_already_and_every_message_of_an_operation_count_for_its_speed() -> None:
-    """At 1 GB/s two ranks receive half of an all-gather in place, a rank alone nothing; a ping-pong is two messages."""
     slow, far = Limits(1e-9, 1e9), Limits(1e-6, 1e15)
     for ranks, in_place, seconds in ((2, False, 1024e-9), (2, True, 512e-9), (1, False, 1024e-9), (1, True, 0.0)):
         gather = case("allgather", 1024, ranks=ranks, in_place=in_place)
@@ -335,7 +333,6 @@ def test_samples_are_taken_in_turn_and_back_after_a_warm_up_that_does_not_count(
 
 
 def test_short_operations_are_repeated_until_a_sample_is_long_enough() -> None:
-    """200 us for a sample of 1 us operations: 256 launches, by doubling; one slow trial does not mislead."""
     assert run(ToyPlatform({"a": constant(1e-6)}), iters=3)[0].launches == 256
     assert run(ToyPlatform({"a": constant(1e-6)}), iters=3, region=1e-3)[0].launches == 1024
     assert run(ToyPlatform({"a": in_turn(1e-6, 1e-2)}), iters=3)[0].launches == 256
@@ -349,7 +346,6 @@ def by_launches(platform: ToyPlatform, seconds: Callable[[int], float]) -> Calla
 
 
 def test_an_operation_that_is_slower_among_many_is_sampled_among_fewer() -> None:
-    """As where launches fill a queue; and where fewer never help, the row says so."""
     growing: dict[str, tuple[Callable[[int], float], list[int], bool]] = {
         "same among all": (lambda launches: 1e-6, [256], True),
         "slower from 64 on": (lambda launches: 1e-6 if launches < 64 else 3e-6, [32], True),

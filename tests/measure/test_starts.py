@@ -181,7 +181,6 @@ def curve(generator: np.random.Generator, deviation: float, implementation: str 
 
 
 def test_intervals_cover_what_other_starts_would_give() -> None:
-    """At least 93 of 100, and not all where starts differ by more than is usual."""
     for deviation, most in ((0.015, 1.0), (0.04, 0.99), (0.08, 0.98)):
         generator = np.random.default_rng(7)
         rows = [row for _ in range(60) for row in curve(generator, deviation)]
@@ -198,7 +197,6 @@ def test_two_runs_of_one_thing_are_never_faster_or_slower() -> None:
 
 
 def test_runs_whose_cores_are_at_other_distances_are_not_told_apart() -> None:
-    """Everything takes twice as long, and so does a barrier: a hypervisor has moved the cores."""
     generator = np.random.default_rng(9)
     base = [replace(row, barrier=1e-7) for row in curve(generator, 0.01)]
     slower = [replace(row, seconds=tuple(2 * sample for sample in row.seconds)) for row in curve(generator, 0.01)]
@@ -227,7 +225,6 @@ def test_a_single_start_varies_as_those_of_the_other_run() -> None:
 
 
 def test_starts_of_both_runs_and_of_sizes_nearby_say_the_same_but_for_rough_ones() -> None:
-    """Two degrees of freedom of either run, fading by a fifth from size to size, and two of what is usual."""
     calm, rough = [0.0, 0.02, -0.02], [0.0, 0.9, -0.9]
     squares, usual = 2 * 2 * 0.02**2, PRIOR.freedom * PRIOR.deviation**2
     three = start_spreads([("a", [calm, calm])] * 3 + [("b", [calm])])
@@ -242,7 +239,6 @@ def test_starts_of_both_runs_and_of_sizes_nearby_say_the_same_but_for_rough_ones
 
 
 def test_most_rows_of_two_quiet_equal_runs_are_the_same_and_hardly_any_that_is_slower_by_the_margin() -> None:
-    """Where starts differ by 1 %; where they differ by 4 %, nothing is said to be what it may not be."""
     generator = np.random.default_rng(11)
     for deviation, slower, least, most in ((0.008, 1.0, 0.7, 1.0), (0.008, 1.05, 0.0, 0.05), (0.04, 1.05, 0.0, 0.05)):
         same = []
@@ -258,8 +254,6 @@ def test_most_rows_of_two_quiet_equal_runs_are_the_same_and_hardly_any_that_is_s
 
 
 def test_starts_of_the_arms_of_an_interleaved_run_do_not_cancel() -> None:
-    """Rounds agree within a start and differ between starts: by rounds alone, the ratio would seem well known."""
-
     def arm(name: str, factors: Sequence[float]) -> Run:
         seconds = [1e-6 * factors[number % 3] * (1 + 0.001 * (number % 2)) for number in range(9) for _ in range(6)]
         row = replace(measurement(seconds=tuple(seconds)), rounds=(6,) * 9)

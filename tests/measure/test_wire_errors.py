@@ -14,7 +14,6 @@ from tests.conftest import Command
 
 
 def test_errors_are_relative_to_the_exact_sums() -> None:
-    """Two elements, four rounds: errors 1, 1, 1, 1 and 2, -2, 2, -2, of sums that are always 10."""
     sums = np.array(
         [(4, 4, 1, 400), (0, 16, 2, 400)], [(name, float) for name in ("errors", "squares", "most", "exact")]
     )

@@ -17,7 +17,6 @@ def goes_wrong(fragment: Fragment) -> bool:
 
 
 def test_a_protocol_never_goes_wrong_and_without_any_of_its_steps_it_does() -> None:
-    """Some execution ends all its waits, so that the bug is not absent for want of executions."""
     for name, fragment in NAMED.items():
         assert not goes_wrong(fragment), (name, fragment.wrong)
         assert ptx.reachable(fragment.threads, f"not ({fragment.outcome})", fragment.initially), name
@@ -28,7 +27,6 @@ def test_a_protocol_never_goes_wrong_and_without_any_of_its_steps_it_does() -> N
 
 
 def test_the_threads_of_a_block_meet_equally_often() -> None:
-    """Otherwise one of them would wait for ever, which the model does not see."""
     for fragment in [*FRAGMENTS, *(weakening.of(NAMED[weakening.fragment]) for weakening in WEAKENINGS)]:
         meetings: dict[str, set[int]] = {}
         for thread in fragment.threads:
@@ -37,7 +35,6 @@ def test_the_threads_of_a_block_meet_equally_often() -> None:
 
 
 def test_a_checker_without_a_rule_would_blame_right_protocols(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One thread's flag speaks for the block by the barrier; a 64-bit word arrives whole by single-copy atomicity."""
     with monkeypatch.context() as patch:
         patch.delitem(ptx.SYNCHRONISES, "bar.sync")
         assert goes_wrong(NAMED["publish and await"])
@@ -47,14 +44,12 @@ def test_a_checker_without_a_rule_would_blame_right_protocols(monkeypatch: pytes
 
 
 def test_a_checker_blind_to_scopes_would_miss_weakenings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those at a scope too narrow, and only those."""
     monkeypatch.setattr(Operation, "reaches", lambda *_: True)
     missed = {weakening.name for weakening in WEAKENINGS if not goes_wrong(weakening.of(NAMED[weakening.fragment]))}
     assert missed == {weakening.name for weakening in WEAKENINGS if re.search(r"\b(gpu|cta)\b", weakening.name)}
 
 
 def test_the_protocols_use_the_instructions_of_the_kernels() -> None:
-    """Each memory instruction that a kernel spells out is in a fragment that was proved."""
     proved = "\n".join(thread for fragment in FRAGMENTS for thread in fragment.threads)
     text = "\n".join(path.read_text() for path in (ROOT / "kernels").glob("*.cu*"))
     kernels = "\n".join(text.replace('" SCOPE "', scope).replace('" SCOPE;', scope) for scope in ("sys", "gpu"))

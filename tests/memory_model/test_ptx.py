@@ -22,13 +22,11 @@ def all_agree() -> bool:
 
 
 def test_published_verdicts_are_found() -> None:
-    """The same as those of the PTX ISA, of NVIDIA's Alloy model or of Dartagnan; and what sections of the ISA say."""
     for test in PUBLISHED:
         assert agrees(test), test.name
 
 
 def test_without_a_rule_verdicts_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ways to synchronise, and axioms of which the others forbid little: something rests on each."""
     rules = [(ptx.SYNCHRONISES, rule) for rule in ptx.SYNCHRONISES]
     for table, rule in [*rules, *((ptx.AXIOMS, axiom) for axiom in ("coherence", "atomicity", "causality"))]:
         with monkeypatch.context() as patch:
@@ -37,7 +35,6 @@ def test_without_a_rule_verdicts_change(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_where_axioms_overlap_each_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Either forbids the outcome, and without both it is allowed."""
     for axiom, threads, outcome in (
         ("causality", ["0.0: st.relaxed.sys [x], 1", "1.0: ld.relaxed.sys a, [x]; ld.relaxed.sys b, [x]"], "a > b"),
         (
@@ -54,7 +51,6 @@ def test_where_axioms_overlap_each_is_enough(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_witness_ends_with_the_outcome_and_fulfils_every_axiom() -> None:
-    """Of each published test that allows something, unless the outcome is of memory."""
     shown = 0
     for test in (test for test in PUBLISHED if test.allowed):
         found = ptx.witness(test.threads, test.outcome, test.initially)
@@ -68,7 +64,6 @@ def test_a_witness_ends_with_the_outcome_and_fulfils_every_axiom() -> None:
 
 
 def test_what_the_model_does_not_cover_is_refused() -> None:
-    """No verdict rather than a wrong one."""
     for threads, match in [
         (["0.0: ld.strong a, [x]"], "not understood: ld.strong"),
         (["0.0: multimem.st [x], 1"], "multimem for such an address"),

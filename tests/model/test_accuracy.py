@@ -61,7 +61,6 @@ LEAST, MOST = {"one node, Blackwell": 0.8, "TCP, TCPX": 0.77}, {"EFA": 1.0, "RoC
 
 
 def test_sums_that_switches_do_not_make_are_told_apart_on_eight_hopper_gpus_that_no_fit_has_seen() -> None:
-    """By the times alone: a ring takes 1.3 times as long there; on Blackwell 1.2 times, as healthy machines may."""
     every, tried = found()["nothing"], 0
     (cause,) = (hypothesis for hypothesis in HYPOTHESES if "NVLS" in hypothesis.name)
     for one in every:
@@ -82,7 +81,6 @@ def test_sums_that_switches_do_not_make_are_told_apart_on_eight_hopper_gpus_that
 
 
 def test_what_a_release_of_nccl_chooses_decides_how_long_a_collective_takes() -> None:
-    """The all-gather of 16 MiB on 8 B200: LL128 up to 2.28, then Simple, which takes twice as long."""
     for release, measured in (("2.27.5", 51.3e-6), ("2.28.9", 53.2e-6), ("2.29.2", 103e-6)):
         parts = terms(replace(NVIDIA["b200_sxm"][1], nccl=release), "allgather")
         assert parts.at(np.array([16.0 * 2**20]))[0] == pytest.approx(measured, rel=0.12), release

@@ -32,7 +32,6 @@ def test_google_s_profiles_leave_simple_without_sums_in_the_switch_and_ll128_pas
 
 
 def test_a_share_of_an_all_gather_passes_every_node_and_a_lone_gpu_s_one_fewer() -> None:
-    """A ring leaves out one link, which is within a node if there is one; so each node more costs the same."""
     pinned = replace(over("efa"), algorithm="ring", protocol="ll")
 
     def between(gpus: int, nodes: int) -> float:
@@ -51,7 +50,6 @@ def test_a_ring_s_latency_rises_where_nccl_says_so() -> None:
 
 
 def test_sockets_are_filled_before_the_card_sends() -> None:
-    """The two one after the other; of fast cards little is left, of slow ones nearly all."""
     for card in (1.25e9, 25e9):
         system = replace(over("tcp", nodes=4, rate=card), algorithm="ring", protocol="simple")
         (option,) = options(system, "allreduce")
@@ -60,8 +58,6 @@ def test_sockets_are_filled_before_the_card_sends() -> None:
 
 
 def test_two_trees_load_the_cards_of_three_nodes_three_quarters_as_much_as_of_more() -> None:
-    """NCCL issue 1801: over three partitions of 8 GB200, trees move 253 GB/s of the array through 8 cards of 50."""
-
     def of(nodes: int) -> float:
         system = replace(files.load("dgx-b200").of(nodes), algorithm="tree", protocol="simple")
         (option,) = options(system, "allreduce")
@@ -93,7 +89,6 @@ def test_racks_leave_through_the_cards_of_few_gpus() -> None:
 
 
 def test_small_shares_of_a_large_array_do_not_wait_for_their_receivers() -> None:
-    """Over Slingshot a message waits from 4 KiB on; a ring's are a rank's shares, a tree's are not."""
     for algorithm, first in (("tree", 4096), ("ring", 4096 * 32)):
         network = terms(replace(ALPS.of(8), algorithm=algorithm, protocol="ll"), "allreduce").network
         assert SIZES[np.argmax(network > network[0])] == first

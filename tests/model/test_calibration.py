@@ -47,7 +47,6 @@ def test_every_preset_survives_being_written(tmp_path: Path) -> None:
 
 
 def test_a_calibration_finds_the_machine_and_predicts_it(tmp_path: Path) -> None:
-    """Written, read back through `presets.load`, and used by `curve` without being named: within 3 % at every size."""
     path = write_calibration(tmp_path / "mine.toml", [run_of(H100, MACHINE)], "dgx-h100")
     mine = files.load(str(path))
     cases = [case("reducescatter", size * 5, ranks=8) for size in SIZES]
@@ -105,7 +104,6 @@ def test_a_calibration_finds_a_machine_that_follows_the_equation() -> None:
 
 
 def test_measured_sizes_are_met_and_their_neighbours_follow(tmp_path: Path) -> None:
-    """A machine with a bump that no factor has: written and read back, half a bump half way to the next size."""
     sizes = [1 << power for power in range(10, 31, 4)]
     rows = measured(H100, Calibration(), sizes)
     bump = sizes.index(1 << 22)

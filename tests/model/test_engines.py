@@ -19,7 +19,6 @@ FAR = "`two-shot`, TensorRT-LLM"  # copies the array into a buffer and out again
 
 
 def test_every_class_of_published_kernels_is_predicted_within_its_error() -> None:
-    """Of the mean: 15 % by machine and launch, and by kernel and engine but for a kernel that copies."""
     seen = set()
     for machine, launch, kernel, rows in classes():
         error = fmean(abs(off(row)) for row in rows)
@@ -35,7 +34,6 @@ def test_nine_of_ten_published_times_lie_near_their_predictions() -> None:
 
 
 def test_the_costs_are_those_that_fit_best() -> None:
-    """Within a tenth, and the fraction that switches reach; fences are between those of two kernels."""
     for machines in FITTED:
         joined = "pcie" if "PCIe" in MACHINES[machines[0]][0] else "nvlink"
         for name, value in fitted(machines).items():
@@ -47,7 +45,6 @@ def test_the_costs_are_those_that_fit_best() -> None:
 
 
 def test_a_choice_goes_from_few_waits_to_few_bytes_about_where_the_engines_do() -> None:
-    """Thresholds of vLLM are those of A100 and H100: 512 KiB on 4 ranks, 256 KiB on 8."""
     for product_name, (ranks, threshold) in product(("A100-SXM4-80GB", "H100 SXM5"), ((4, 512 * KIB), (8, 256 * KIB))):
         where = place(of_product(f"NVIDIA {product_name}", ranks, ranks))
         sizes = [1 << power for power in range(8, 27)]

@@ -72,7 +72,6 @@ def ratios(rung: str, published: Sweep) -> Iterator[float]:
 
 
 def test_what_is_published_lies_in_the_band_of_its_prediction_and_mostly_near_it() -> None:
-    """Every single time within the band; half of each table within a fourth; the page has the ends of all ratios."""
     page = (ROOT / "docs" / "model.md").read_text()
     for rung, sweeps in SWEEPS.items():
         every = []
@@ -107,7 +106,6 @@ def test_a_rung_is_a_bound_exactly_where_nothing_is_published_of_such_gpus_joine
 
 
 def test_a_host_hides_short_operations_but_for_those_in_a_graph() -> None:
-    """A choice is made by what kernels take, not by what a framework's host does; the least is that of a graph."""
     sizes = [1 << power for power in range(4, 29)]
     times, picked = {}, {}
     for launch in ("graph", "process-per-gpu", "single-process", "torch"):

@@ -42,7 +42,6 @@ def machines(*nodes: int) -> Iterator[tuple[str, System]]:
 
 
 def test_switches_add_only_what_nccl_has_sums_in_switches_for() -> None:
-    """NVIDIA's 8 H100 reach 445 GB/s with half and 351 with int8, a ring's; 1 GiB is beyond their curves."""
     for dtype, redop, algorithm in (
         ("float", "sum", "nvls"),
         ("bfloat16", "max", "nvls"),
@@ -169,7 +168,6 @@ def test_more_nodes_than_the_model_is_sure_of_widen_the_band() -> None:
 
 
 def test_the_slowest_of_many_is_as_late_as_many_draws_say() -> None:
-    """Blom's formula against normally distributed computing times."""
     draws = np.random.default_rng(1).normal(1.0, 0.05, (4000, 64)).max(axis=1)
     assert slowest(64, 0.05) == pytest.approx(fmean(draws) - 1, rel=0.02)
     assert slowest(1, 0.05) == 0

@@ -69,7 +69,6 @@ def test_what_is_published_of_many_nodes_lies_in_the_band_of_its_prediction() ->
 
 
 def test_published_curves_of_four_nodes_and_more_are_within_a_tenth_above_64_mib() -> None:
-    """By the median of each operator's machines; the healthy ones, over links whose transfers do not wait."""
     errors: dict[str, list[float]] = {}
     for sweep in published():
         large = np.array([nbytes > 64 * MIB for nbytes, _ in sweep.rows])
@@ -104,14 +103,12 @@ def test_a_fault_of_a_release_is_that_of_fast_cards_on_more_than_two_nodes() -> 
 
 
 def test_two_racks_are_joined_by_twice_as_many_gpus_cards_as_more_racks() -> None:
-    """405 GB/s over twenty racks of 50 GB/s cards (CoreWeave), 738 over two with 100 for each GPU (Oracle)."""
     two, twenty = (on("gb200-nvl72", racks, algorithm="ring") for racks in (2, 20))
     rates = [predict(system, of(system, "allreduce", 64 * GIB)).busbw for system in (two, twenty)]
     assert rates[0] > 1.5 * rates[1]
 
 
 def test_a_rack_whose_nvlinks_end_at_the_host_is_as_many_nodes_of_four_gpus() -> None:
-    """191 GB/s of 16 GB200, 200 GB/s of cards a host; 376 of 32 GB300, 400 (NVIDIA/cluster-readiness-engine)."""
     for name, ranks, busbw in (("gb200-nvl72", 16, 191e9), ("gb300-nvl72", 32, 376e9)):
         rack = load(name).part(ranks)
         (found,) = network_curve(rack, [of(rack, "allreduce", 16 * GIB)], what_ifs=("mnnvl=0",))

@@ -40,7 +40,6 @@ def test_ports_and_cards_together_carry_less_than_the_slower_of_both() -> None:
 
 
 def test_what_nccl_adds_for_a_kind_of_cpu_decides_what_it_takes_and_not_how_long_packets_travel() -> None:
-    """Of a ring over nodes: 2 us a step with AMD, 1 us with Intel; with Simple three times that, which does show."""
     for protocol, shows in (("ll", False), ("ll128", False), ("simple", True)):
         systems = (replace(A100.of(2), cpu=cpu, algorithm="ring", protocol=protocol) for cpu in ("amd", "intel"))
         (amd,), (intel,) = (options(system, "allgather") for system in systems)
@@ -50,7 +49,6 @@ def test_what_nccl_adds_for_a_kind_of_cpu_decides_what_it_takes_and_not_how_long
 
 
 def test_every_hop_costs_as_much_and_over_efa_with_any_protocol() -> None:
-    """NCCL counts 5 us for one of LL's and 14 us for one of Simple's, of trees."""
     efa = replace(files.load("aws-p5").of(2), algorithm="tree")
     waits = {}
     for protocol in ("ll", "simple"):
@@ -66,7 +64,6 @@ def test_every_hop_costs_as_much_and_over_efa_with_any_protocol() -> None:
 
 
 def test_hops_and_filling_over_efa_take_less_on_hosts_with_blackwell() -> None:
-    """Two AWS p6-b300 took 97 us for 1 MiB."""
     waits = {}
     for name in ("aws-p5", "aws-p6-b200", "aws-p6-b300"):
         nodes = replace(files.load(name).of(2), algorithm="tree", protocol="ll")
@@ -78,7 +75,6 @@ def test_hops_and_filling_over_efa_take_less_on_hosts_with_blackwell() -> None:
 
 
 def test_messages_over_slingshot_wait_for_their_receivers_and_hinder_each_other_on_many_nodes() -> None:
-    """From 4 KiB on, at every hop; nowhere else."""
     for transport, least, most in (("slingshot", 1.0, 1.6), ("roce", -0.1, 0.3)):
         system = replace(with_nics(ALPS.of(8), transport=transport), algorithm="tree", protocol="ll")
         waited = seconds(system, EAGER) - seconds(system, EAGER // 2)

@@ -15,7 +15,6 @@ def test_the_costs_of_a_shared_gpu_are_those_that_fit_best() -> None:
 
 
 def test_half_of_the_times_are_predicted_within_a_tenth_and_rings_in_a_kernel_within_an_eighth_at_all_sizes() -> None:
-    """Others within two fifths, but for waits of the host, which depend on its other work."""
     assert np.median(factors(ROWS, SHARED)) < 1.1
     for row in (row for row in ROWS if row.implementation != "ring-host"):
         most = 1.125 if row.implementation in ("ring-flags", "ring-pipelined", "ring-ll") else 1.4

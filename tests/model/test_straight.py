@@ -20,7 +20,6 @@ def busbw(system: System, collective: str, ranks: int, nbytes: int) -> float:
 
 
 def test_a_few_gpus_reach_with_large_messages_what_eight_reach_since_the_own_share_crosses_no_link() -> None:
-    """Published of B200: 658 to 710 GB/s on 2 and 3 of them, all three collectives; 676 on 8 (8 GiB, all-to-all)."""
     for collective in TO_ALL:
         for ranks in range(2, 9):
             assert 0.88 * 658 <= busbw(B200, collective, ranks, 8 * GIB) <= 710, (collective, ranks)
@@ -29,7 +28,6 @@ def test_a_few_gpus_reach_with_large_messages_what_eight_reach_since_the_own_sha
 
 
 def test_smaller_messages_have_a_share_of_the_channels_so_a_few_gpus_reach_less() -> None:
-    """NVIDIA's nodes, NCCL 2.29.2 and 2.27.3."""
     for system, nbytes, published in (
         (B200, 512 << 20, {2: 332, 4: 489, 8: 562}),
         (A100, 128 << 20, {2: 151, 4: 176, 8: 183}),
@@ -39,14 +37,12 @@ def test_smaller_messages_have_a_share_of_the_channels_so_a_few_gpus_reach_less(
 
 
 def test_a_message_to_the_next_rank_alone_has_more_channels_the_larger_it_is_and_the_fewer_the_ranks_are() -> None:
-    """Published of H100 (xxrjun): send-receive gets 32 MiB through 4 channels of 8 ranks, and through 8 of 4."""
     for ranks, published in ((8, {32: 79, 128: 163, 1024: 361}), (4, {32: 149, 128: 163, 1024: 361})):
         for size, reached in published.items():
             assert busbw(H100, "sendrecv", ranks, size << 20) == pytest.approx(reached, rel=0.25), (ranks, size)
 
 
 def test_over_pcie_a_message_has_two_channels_at_most() -> None:
-    """NVIDIA's RTX PRO 6000, 2 GPUs: 26 GB/s from 16 MiB to 512 MiB."""
     server = files.load("pcie5-rtx-pro-6000-server")
     for nbytes in (16 << 20, 128 << 20, 512 << 20):
         assert busbw(server, "alltoall", 2, nbytes) == pytest.approx(26, rel=0.1), nbytes

@@ -36,7 +36,6 @@ def test_gpus_are_preferred_and_those_that_do_not_work_passed_over_with_a_word(m
 def test_an_implementation_that_the_fallback_lacks_is_refused_with_what_is_wrong_with_the_gpus(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On whichever rank CuPy is broken, its error says so: it may be the only one that is shown."""
     known(monkeypatch, available=lambda: True, obstacle=lambda: "CuPy cannot be imported")
     reason = r"^nccl does not run on cpu; choose from: .* \(the gpu cannot be used, .*: CuPy cannot be imported\)$"
     for launched in (None, (0, 2), (1, 2)):
@@ -48,7 +47,6 @@ def test_an_implementation_that_the_fallback_lacks_is_refused_with_what_is_wrong
 
 
 def test_a_way_to_wait_is_refused_where_no_rank_waits_on_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever chose the platform; on CPUs, and where nobody says how, there is no word."""
     known(monkeypatch, available=lambda: True, obstacle=lambda: "", default_ranks=lambda: 2)
     known(monkeypatch, refuse_too_large=lambda nbytes, ranks: None)
     for spin in ("busy", "yield"):
@@ -69,7 +67,6 @@ def test_platforms_answer_before_they_are_opened_and_an_unknown_one_lists_the_ch
 
 
 def test_the_records_need_no_hardware_library() -> None:
-    """Neither CuPy nor MPI, nor NumPy: every command's help names the platforms."""
     script = "import sys; from collbench.platforms import platforms; platforms(); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
     assert not {"cupy", "mpi4py", "numpy"} & set(done.stdout.split())

@@ -23,7 +23,6 @@ SWEEP = Sweep((COLLECTIVES["allreduce"],), (1000, 4000), (DATATYPES["float"],), 
 
 @pytest.mark.parametrize(("in_place", "unalign"), [(False, 0), (True, 0), (False, 1), (True, MOST_UNALIGN)])
 def test_guards_lie_within_the_memory_and_beside_all_that_is_used(in_place: bool, unalign: int) -> None:
-    """Two of them may share bytes, where a buffer ends close to the next region."""
     cases = replace(SWEEP, in_place=in_place, unalign=unalign)
     layout = MemoryLayout.of(cases, needs(("ring-flags", "one-shot-ll"), 2, "cpu"))
     one = case(nbytes=1000, in_place=in_place, unalign=unalign)
@@ -41,7 +40,6 @@ def test_guards_lie_within_the_memory_and_beside_all_that_is_used(in_place: bool
 
 
 def test_a_buffer_is_guarded_where_it_ends_and_what_was_written_is_told_by_its_place() -> None:
-    """Not where its region ends, which has room for the largest case; from the end of the buffer, or from its start."""
     layout = MemoryLayout.of(SWEEP, needs((), 2, "cpu"))
     guards = [guard for guard in layout.guards(case(nbytes=1000)) if guard.region is Region.RECEIVE]
     assert [guard.start for guard in guards] == [1000, -GUARD]
@@ -54,7 +52,6 @@ def test_a_buffer_is_guarded_where_it_ends_and_what_was_written_is_told_by_its_p
 
 
 def test_a_misaligned_receive_buffer_is_poisoned_to_its_end() -> None:
-    """So that nothing which was there before is taken for a result."""
     misaligned = case(nbytes=1000, unalign=3)
     layout = MemoryLayout.of(replace(SWEEP, unalign=3), needs((), 2, "cpu"))
     held = np.zeros(layout.nbytes, np.uint8)

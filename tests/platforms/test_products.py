@@ -17,7 +17,6 @@ from tests.conftest import of_a_user
 @settings(derandomize=True, max_examples=30, deadline=None)
 @given(st.integers(1, 40), st.integers(0, 3), st.integers(0, 200))
 def test_what_a_chain_should_hold_is_what_products_make(size: int, rank: int, count: int) -> None:
-    """Exactly, as matrices of whole numbers are multiplied."""
     chain = Chain(size, rank)
     held = chain.start.astype(np.int64)
     factor = chain.factor.astype(np.int64)
@@ -51,7 +50,6 @@ def test_a_product_that_was_left_out_is_seen(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_one_wrong_element_is_seen_and_named_until_the_chain_starts_anew() -> None:
-    """With its place, and what should be there; NaN is equal to nothing, and must not pass for that reason."""
     products = made(5)
     products._last[3, 4] += 1
     flaw = products.check()
@@ -69,7 +67,6 @@ def test_one_wrong_element_is_seen_and_named_until_the_chain_starts_anew() -> No
 
 
 def test_a_rank_multiplies_with_one_thread_whatever_the_environment_says() -> None:
-    """An outside launcher's ranks have the user's, where a BLAS takes all cores."""
     script = (
         "import threadpoolctl\n"
         "from collbench.platforms.cpu.platform import CpuProducts\n"

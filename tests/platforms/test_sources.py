@@ -105,7 +105,6 @@ def test_a_compiler_that_compiles_nothing_is_to_blame(
 def test_the_text_of_a_source_is_the_same_wherever_it_lies_and_the_judge_is_never_on_trial(
     kernels: Kernels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or else every checkout would compile everything anew."""
     own = {file: compiler.source(file) for file in ("ring.cu", compiler.JUDGE)}
     kernels(
         {path.relative_to(ROOT / "kernels").as_posix(): path.read_text() for path in (ROOT / "kernels").rglob("*.*")}

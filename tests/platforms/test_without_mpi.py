@@ -124,7 +124,6 @@ def met(folder: Path) -> None:
 
 
 def test_what_an_earlier_start_left_is_not_believed(tmp_path: Path) -> None:
-    """Nobody listens there, or somebody else does who does not know the word: others wait for the first process."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         closed = socket.create_server(("127.0.0.1", 0))
         port = closed.getsockname()[1]
@@ -206,7 +205,6 @@ JOBS = {  # the order in which the processes of two jobs come to one folder
 def test_two_jobs_that_meet_in_one_folder_are_both_refused(
     ranks: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody gets a rank of the other's, whoever comes first; who comes last may find nobody any more."""
     monkeypatch.setattr(Folder, "settling", 3.0)
     with ThreadPoolExecutor() as pool:
         reasons = list(pool.map(lambda rank: refusal(tmp_path, rank, 2.0), ranks))
@@ -216,7 +214,6 @@ def test_two_jobs_that_meet_in_one_folder_are_both_refused(
 
 
 def test_a_first_process_whose_word_was_replaced_gives_up(tmp_path: Path) -> None:
-    """As where two of them remove what an earlier start left at once."""
     with ThreadPoolExecutor() as pool:
         first = pool.submit(SocketProcesses.at, Folder(tmp_path), 0, 2, SECONDS)
         while not (text := Folder(tmp_path).find()):
@@ -230,7 +227,6 @@ def test_a_first_process_whose_word_was_replaced_gives_up(tmp_path: Path) -> Non
 
 
 def test_a_socket_that_others_may_open_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder of the socket is this user's alone, or somebody else may have put it there."""
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     with ThreadPoolExecutor() as pool:
         first = pool.submit(SocketProcesses.at, Folder(tmp_path), 0, 2, 1.0)
@@ -276,7 +272,6 @@ def drip(stranger: socket.socket) -> bool:
 
 
 def test_strangers_are_sent_away_and_the_others_still_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever does not know the secret is sent away before anything that it sends is unpickled."""
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")  # so that it listens to the network
     place = Folder(tmp_path)
     with ThreadPoolExecutor() as pool, ExitStack() as stack:
@@ -302,7 +297,6 @@ def test_strangers_are_sent_away_and_the_others_still_come(tmp_path: Path, monke
 
 
 def test_who_takes_long_to_say_who_he_is_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often a byte of it comes."""
     monkeypatch.setattr("collbench.platforms.socket_processes.HANDSHAKE", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as stranger, ThreadPoolExecutor() as pool:
         left = {"node": node_name(), "hosts": [], "port": stranger.getsockname()[1], "secret": "old"}
@@ -325,7 +319,6 @@ def test_ranks_of_starts_that_differ_in_size_are_refused(tmp_path: Path) -> None
 
 
 def test_a_process_that_is_gone_is_named_at_once(tmp_path: Path) -> None:
-    """By the thread that watches, and by whoever waits for a message."""
     place, gone = Folder(tmp_path), threading.Event()
     lost: list[int] = []
     with ThreadPoolExecutor() as pool:
@@ -368,7 +361,6 @@ def torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_processes_find_each_other_by_the_store_of_torch(torch: Path) -> None:
-    """The first process has a store where torchrun has none."""
     surroundings = {"MASTER_ADDR": "first", "MASTER_PORT": "29500", "WORLD_SIZE": "3"}
     for agent in ("True", "False"):
         (torch / "master").unlink(missing_ok=True)

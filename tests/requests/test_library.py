@@ -136,7 +136,6 @@ def test_a_plan_of_training_is_stored_as_a_run(tmp_path: Path) -> None:
 
 
 def test_other_tools_results_are_runs_and_what_is_left_out_is_warned_of(tmp_path: Path) -> None:
-    """One for each machine, in folders of their own where they are stored."""
     log, other = DATA / "nccl_tests_2_19.txt", DATA / "rccl_mpi.csv"
     (unstored,) = collbench.import_(log)
     assert {row["samples"] for row in unstored.rows()} == {None}

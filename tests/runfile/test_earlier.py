@@ -81,7 +81,6 @@ def test_a_run_of_an_earlier_format_says_the_same_in_the_format_of_today(tmp_pat
 
 
 def test_rows_of_format_2_are_the_results_that_were_written_into_it() -> None:
-    """Version 0.2 wrote these results, of every kind and with every kind of check failure."""
     run = read(LATER_OLD)
     wrong = [replace(measurement(seconds=()), mismatch=failure) for failure in FAILURES.values()]
     assert list(run.results) == [*RESULTS, PLAN, MEASURED, LATER, WRONG, *wrong]

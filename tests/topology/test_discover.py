@@ -218,7 +218,6 @@ def test_where_no_gpu_can_be_shown_the_message_has_the_way_out(h200, monkeypatch
 
 
 def test_names_and_numbers_of_nvml_are_those_of_nvidia_ml_py():
-    """A name that this version lacks would silently be None."""
     source = Path(discover_gpu.__file__).read_text()
     source = re.sub(r'""".*?"""', "", source, flags=re.DOTALL)
     names = set(re.findall(r"nvml\w+|NVML_\w+|c_nvml\w+", source)) - {"nvmlReturn"}

@@ -72,7 +72,6 @@ RATES = {  # GB/s of a GPU into its fabric and of all cards of a node, as NCCL t
 
 
 def test_every_preset_loads_and_has_a_network():
-    """Rates that a preset spells out are those of its architecture, and below what is promised."""
     systems = {name: files.load(name) for name in files.names()}
     for name, system in systems.items():
         assert system.of(3).ranks == 3 * system.gpus, name
@@ -210,7 +209,6 @@ def test_no_product_hides_behind_another_and_eight_bits_are_twice_sixteen_or_the
 
 
 def test_tf32_has_half_the_rate_of_sixteen_bits_and_before_ampere_that_of_thirty_two():
-    """TFLOP/s of data sheets, which round; a rate of the user's own is halved too."""
     for name, tera in (("Tesla V100-SXM2-16GB", 15.7), ("A100-SXM4-40GB", 156), ("NVIDIA H100 80GB HBM3", 494.7)):
         assert product_of(replace(HOPPER, gpu=name)).flops_tf32 == pytest.approx(tera * 1e12, rel=0.025), name
     assert product_of(replace(HOPPER, gpu="A100", flops=250e12)).flops_tf32 == 125e12

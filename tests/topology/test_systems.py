@@ -21,7 +21,6 @@ def links(system: System, gpu: int) -> int:
 
 
 def test_a_part_has_so_many_ranks_and_nothing_gained():
-    """And a part of a part is that part; but a cube that fell back to PCIe does not come back from there."""
     for whole in (system.of(3) for system in SYSTEMS.values()):
         for ranks in (*range(1, whole.gpus + 1), 2 * whole.gpus, 3 * whole.gpus):
             part = whole.part(ranks)
@@ -74,7 +73,6 @@ def test_where_no_ring_of_nvlinks_goes_through_all_pcie_is_left():
 
 
 def test_the_rings_of_the_cube_are_as_many_as_fit():
-    """Counted: cycles through all its first GPUs that share no link, each run both ways round."""
     for size, rings in CUBE_RINGS.items():
         spare = {(a, b): CUBE[a].get(b, 0) for a, b in combinations(range(size), 2)}
         if size <= 2:
@@ -89,7 +87,6 @@ def test_the_rings_of_the_cube_are_as_many_as_fit():
 
 
 def test_rates_of_a_whole_node_depend_on_what_its_gpus_meet_over():
-    """GPUs' pace, that to the next GPU alone, what data sheets promise, and who shares a switch's way up."""
     nvl, cube, quad, box = (SYSTEMS[name] for name in ("h100-nvl", "dgx-1v", "gh200-quad", "pcie4-4090"))
     assert (nvl.pace, nvl.meets_over_pcie, nvl.part(2).meets_over_pcie) == (nvl.pcie_rate, True, False)
     assert nvl.part(2).pace == nvl.gpu_rate

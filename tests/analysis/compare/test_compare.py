@@ -66,7 +66,6 @@ def test_runs_that_differ_by_chance_are_rarely_called_different_and_always_alike
 
 @pytest.mark.full
 def test_runs_that_differ_by_chance_are_called_different_one_time_in_twenty() -> None:
-    """Also if samples resemble those before them. At a rate of 5 %, 13 or more of 150 come one time in twenty-five."""
     for samples, memory in ((7, 0.0), (24, 0.5), (48, 0.3)):
         assert called_by_chance(150, samples, memory) <= 12, (samples, memory)
 
@@ -79,7 +78,6 @@ def test_all_sizes_together_are_called_different_by_chance_one_time_in_twenty() 
 
 
 def test_a_tenth_is_found_in_the_right_direction_and_equal_is_said_to_be_equal() -> None:
-    """In at least 95 % of rows with 3 % noise and 48 samples."""
     for change, expected in ((1.10, Word.SLOW), (1 / 1.10, Word.FAST)):
         found = [
             row.word is expected
@@ -103,7 +101,6 @@ def shifted(generator: np.random.Generator, change: float, memory: float = 0.0) 
 
 
 def test_all_sizes_together_tell_what_no_size_alone_does() -> None:
-    """15 % more everywhere: few rows are sure of it, most curves are, and only those of what was slowed."""
     found = [shifted(np.random.default_rng((13, seed)), 1.15) for seed in range(12)]
     assert all(any("scatter" in remark for remark in comparison.remarks) for comparison in found)
     rows = [

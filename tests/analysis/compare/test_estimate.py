@@ -27,7 +27,6 @@ SIZES = tuple(8 * 4**step for step in range(13))
 
 
 def test_a_resample_is_of_whole_blocks() -> None:
-    """Its median is that of all their samples, in logarithms, and its distance from the centre grows by b / (b - 1)."""
     for count in (40, 60, 61, 100):
         samples = np.exp(0.1 * np.random.default_rng(count).normal(size=count))
         medians, blocks = log_medians(samples, 3)
@@ -70,7 +69,6 @@ def test_blocks_last_as_long_as_samples_remember_which_is_the_autocorrelation_ti
 
 
 def test_a_bootstrapped_median_is_as_uncertain_as_a_median_and_more_so_where_samples_remember() -> None:
-    """The spread of 400 real medians of 60 samples against what each of some of them says of itself."""
     drawn = np.exp(0.03 * np.random.default_rng(10).normal(size=(400, 60)))
     said = np.mean([np.std(log_medians(sample, 0)[0]) for sample in drawn[:50]])
     assert said == pytest.approx(np.std(np.log(np.median(drawn, axis=1))), rel=0.15)
@@ -107,7 +105,6 @@ def test_an_interval_is_students() -> None:
 
 
 def test_separate_runs_have_the_errors_of_both() -> None:
-    """Half of what covers 95 % of the resampled ratios, to either side, whose draws are independent."""
     base, new = samples(1), 1.2 * samples(2)
     estimate = separate(tuple(base), tuple(new))
     (before, some), (after, others) = log_medians(base, 0), log_medians(new, 1)
@@ -124,14 +121,12 @@ def test_separate_runs_have_the_errors_of_both() -> None:
 
 
 def test_three_rounds_have_their_spread_and_their_centre() -> None:
-    """0.954 of the deviation is what half the pairs are within; the median of the means of any two and of any one."""
     row = Paired((0.0, 0.1, 0.3), 1.0, 9)
     assert row.between == pytest.approx((0.2 / 0.954) ** 2 / 3)
     assert row.centre == pytest.approx(0.125)
 
 
 def test_rounds_are_paired_and_what_is_left_in_them_is_resampled() -> None:
-    """Over their own medians, all rounds of a half at once, each half by itself; a round costs a degree of freedom."""
     sizes = ((60, 90, 75), (75, 60, 90))
     halves = [samples(3, 225), 1.1 * samples(4, 225)]
     rounds = [
@@ -159,7 +154,6 @@ def rounds_that_differ(square: float, within: float = 1e-4, freedom: int = 99) -
 
 
 def test_rows_share_how_many_times_more_rounds_differ_than_samples_explain() -> None:
-    """Three quarters of the rows do so by no more than five times, which is taken for all: 1, 3 and 5 times, and 6."""
     usual = _usual(2)
     assert usual == pytest.approx((1.15035 * math.sqrt(2) / 0.954) ** 2, rel=0.06)  # Gauss's, of two rounds
     assert 1.0 < _usual(40) < 1.4
@@ -175,14 +169,12 @@ def test_rows_share_how_many_times_more_rounds_differ_than_samples_explain() -> 
 
 
 def test_degrees_of_freedom_are_those_of_all_rounds_or_of_the_samples() -> None:
-    """Whichever are fewer: 3 rows of 2 rounds are 3."""
     row = rounds_that_differ(1e-4)
     assert [estimate.freedom for estimate in pooled([row, row, replace(row, freedom=2)])] == [3, 3, 2]
     assert [(estimate.log, estimate.below) for estimate in pooled([row])] == [(row.centre, pooled([row])[0].above)]
 
 
 def test_rounds_that_disagree_are_not_trusted_for_their_samples() -> None:
-    """Of one sample each, which is nothing over itself; and three that disagree by a tenth say nothing of 5 %."""
     row = paired(((1.0,), (1.1,), (1.2,), (1.0,), (1.3,)), ((1.0,), (1.2,), (1.1,), (1.3,), (1.1,)))
     assert row.within == 0.0
     assert pooled([row, rounds_that_differ(1e-4)])[0].error == pytest.approx(math.sqrt(row.between))
@@ -199,7 +191,6 @@ def curve(logs: Sequence[float], error: float = 0.01, first: int = 0) -> list[tu
 
 
 def test_scatter_is_that_of_neighbours_and_explains_three_quarters_of_the_distances() -> None:
-    """A size that is e times slower between two that are not: 1.5 s^2 = 2^2; errors of their own explain a part."""
     trend = curve([0.1 * place for place in range(13)])
     assert scatter([trend]).everywhere == (0.0, 11)
     assert scatter([trend[:2]]).at(SIZES[0]) == Scatter().at(8) == (0.0, 0)

@@ -95,7 +95,6 @@ def test_of_one_or_two_sizes_only_a_large_change_is_told() -> None:
 
 
 def test_noise_is_no_change_whatever_its_pattern() -> None:
-    """To and fro, in pairs, or with long tails: medians must not make it calm."""
     tails = np.exp(0.05 * np.random.default_rng(5).standard_t(3, 24))
     for name, ratios in (
         ("to and fro", [1.04, 0.96] * 7),
@@ -125,7 +124,6 @@ def test_an_interval_of_more_than_three_decades_is_none_and_the_row_says_why() -
 
 
 def test_rounds_of_a_case_widen_its_interval_alone() -> None:
-    """Four times apart, they tell no change of twice as long; alike, they tell that and what is the same."""
     for rounds, word in (
         ([0.6, 2.4], Word.UNKNOWN),
         ([2.0, 2.0], Word.SLOW),
@@ -142,7 +140,6 @@ def test_rounds_of_a_case_widen_its_interval_alone() -> None:
 
 
 def test_a_bad_round_of_one_size_says_nothing_of_the_others() -> None:
-    """However many rounds there are, on either side, also of sizes that are all slower."""
     shaken = [1.0, 1.006, 0.995, 1.003, 0.998, 1.001]
     for count, slower, bad, place in ((1, 1.0, 33.0, 3), (2, 1.0, 33.0, 3), (3, 1.3, 10.0, 0), (6, 1.3, 10.0, 13)):
         calm = dict.fromkeys(range(14), shaken[:count])
@@ -158,7 +155,6 @@ def test_a_bad_round_of_one_size_says_nothing_of_the_others() -> None:
 
 
 def test_rounds_that_scatter_alike_at_all_sizes_widen_all_intervals() -> None:
-    """By chance a few of them are farther apart: with two rounds each, hardly a size is taken for a rough one."""
     generator = np.random.default_rng(7)
     wide = []
     for _ in range(20):
@@ -179,7 +175,6 @@ def test_rounds_that_are_thousands_of_times_apart_end_in_no_error() -> None:
 
 
 def test_scatter_is_that_of_medians_and_neighbours_and_of_published_repeats() -> None:
-    """To and fro by 2 %, a size is 4 % from its neighbours; seven of them, with one degree of freedom of 1.3 %."""
     swing = [(8 << place, 0.02 * (-1) ** place) for place in range(13)]
     errors = of_means([swing])
     expected = math.sqrt((7 * (0.04 / 0.945) ** 2 + PUBLISHED.deviation**2) / 8)
@@ -205,7 +200,6 @@ def imported(name: str, folder: Path) -> Run:
 def test_one_size_of_a_log_that_is_many_times_slower_is_found_and_nothing_else(
     base: str, new: str, nbytes: int, times: float, margin: float, tmp_path: Path
 ) -> None:
-    """Two logs of eight H100 and two of RTX 6000D over two nodes, whose times of other sizes differ by up to 12 %."""
     found = compare(imported(base, tmp_path), imported(new, tmp_path), margin)
     for row in found.rows:
         expected = Word.SLOW if row.case.nbytes == nbytes else Word.OK
@@ -217,7 +211,6 @@ def test_one_size_of_a_log_that_is_many_times_slower_is_found_and_nothing_else(
 
 
 def test_the_line_of_all_sizes_needs_four_that_do_not_stand_out_however_noise_is_known() -> None:
-    """Neither the line nor the gate says of a curve what is true of one size."""
     for count, sizes in ((4, []), (5, [4]), (7, [6]), (14, [13])):
         ratios = but(count, {1: 10.0})
         sampled = [
@@ -233,7 +226,6 @@ def test_the_line_of_all_sizes_needs_four_that_do_not_stand_out_however_noise_is
 
 
 def test_a_log_that_was_cut_off_or_has_lines_that_were_not_read_hides_a_regression() -> None:
-    """Its rows that are missing may be slow; and no longer measurement helps."""
     base, new = log(CALM[:14]), log(CALM[:9])
     assert compare(base, new).judgement.word is Word.OK
     for lost, words in (

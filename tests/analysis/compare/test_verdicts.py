@@ -46,7 +46,6 @@ def swings(log: float) -> dict[tuple[str, int], float]:
 
 
 def test_a_word_needs_an_interval_on_one_side() -> None:
-    """Within the margin is OK; else beyond 1 is a difference; else nothing is known, and what it may be is said."""
     for ratio, low, high, word, reason in (
         (1.0, 0.96, 1.04, OK, ""),
         (1.02, 1.01, 1.04, OK, ""),  # surely not 1, but nobody minds
@@ -93,7 +92,6 @@ def test_a_row_hides_a_regression_where_that_cannot_be_excluded() -> None:
 
 
 def test_a_mean_over_four_sizes_or_more_is_as_sure_as_its_rows_whatever_their_ratios() -> None:
-    """By their number, but for what the starts did to all alike; never less than the mean of their intervals."""
     reach = student(0.975, 5) * 0.1
     for name, logs, shared, expected in (
         ("equal", [0.3] * 4, 0.0, reach * math.sqrt(1.3 / 4)),
@@ -113,7 +111,6 @@ def test_a_mean_over_four_sizes_or_more_is_as_sure_as_its_rows_whatever_their_ra
 
 
 def test_all_sizes_together_never_contradict_rows_that_agree() -> None:
-    """However unequal the change is from size to size."""
     for ratios, told in (
         ([1.2, 1.3, 1.5, 2.0, 3.0, 4.5], SLOW),
         ([1.06, 1.06, 1.1, 1.3, 2.0, 4.0], SLOW),
@@ -131,7 +128,6 @@ def test_all_sizes_together_never_contradict_rows_that_agree() -> None:
 
 
 def test_intervals_are_for_all_rows_and_curves_together_and_scatter_is_told_from_two_per_cent_on() -> None:
-    """13 rows and a curve share a doubt of 5 %; each is as wide as the scatter of 11 sizes, 1.5 s^2 = 0.2^2."""
     found = against_one(swings(0.1))
     reach = student(1 - 0.05 / 14 / 2, 11) * 0.2 / math.sqrt(1.5)
     for row in found.rows:
@@ -155,7 +151,6 @@ def test_regressions_are_rows_then_curves_slower_by_more_than_the_margin() -> No
 
 
 def test_what_moved_together_may_be_the_machine() -> None:
-    """At least four rows of five, all one way, and no implementation 1.3 times as far as another."""
     for ratios, told in (
         ([1.1] * 8 + [1.0] * 2, "nearly all rows of all 10 implementations are SLOW (typically 1.10x)"),
         ([0.9] * 9 + [1.0], "nearly all rows of all 10 implementations are FAST (typically 0.90x)"),
@@ -275,7 +270,6 @@ def test_a_log_imported_twice_is_one_run() -> None:
 
 @pytest.mark.full
 def test_equal_logs_are_called_different_one_time_in_twenty_and_a_slowed_one_is_found() -> None:
-    """Of 12 sizes, each time with 2 % of normal noise, or of noise with the tails of Student's t of 3."""
     generator = np.random.default_rng(29)
     called, found = 0, 0
     for number in range(200):

@@ -95,7 +95,6 @@ def test_a_degraded_machine_is_slow_for_the_right_reason() -> None:
 
 
 def test_what_comes_no_nearer_or_is_hardly_possible_is_no_reason() -> None:
-    """Off twice the time: of five only those that are likelier than something else, and leave less."""
     made = [(1.1, 20.0), (1.95, 19.0), (1.2, 15.0), (1.1, 5.0), (1.1, -1.0)]
     reasons = [Reason(HYPOTHESES[0], off, weight, ()) for off, weight in made]
     found = [(reason.off, reason.weight) for reason in likely_reasons(reversed(reasons), math.log(2))]
@@ -103,7 +102,6 @@ def test_what_comes_no_nearer_or_is_hardly_possible_is_no_reason() -> None:
 
 
 def test_a_likelihood_is_students_which_is_a_normal_one_of_an_uncertain_scale() -> None:
-    """Times equally far off at three sizes, against the integral over the scales of a normal distribution."""
     inverse = np.linspace(1e-4, 40, 400_001)
     scales = inverse ** (FREEDOM / 2 - 1) * np.exp(-FREEDOM / 2 * inverse)
     found, expected = [], []
@@ -209,7 +207,6 @@ def test_unknown_faster_and_slow_without_a_reason_are_answers() -> None:
 
 
 def test_a_curve_without_a_model_has_remarks_on_what_is_beyond_noise_only() -> None:
-    """Some per cent off its fit, or below a smaller size, are noise."""
     times = [10e-6 + size / 50e9 for size in SIZES]
     for factor, remarked in ((1.05, False), (1.6, True)):
         changed = [seconds * (factor if place == 3 else 1.0) for place, seconds in enumerate(times)]
@@ -225,7 +222,6 @@ def test_a_curve_without_a_model_has_remarks_on_what_is_beyond_noise_only() -> N
 
 
 def test_busbw_above_the_line_is_explained_and_between_nodes_the_line_is_the_cards() -> None:
-    """Eight H100 that add in the switch: 1.125 bytes on the wire for each byte, where busbw counts 1.75."""
     (expected,) = curve(H100, [case(nbytes=2**34, ranks=8)])
     (row,) = rows_of([(2**34, 2**34 / 275e9)], "allreduce", 8)
     assert traffic(H100, expected.case, expected.algorithm).per_byte == pytest.approx(1 + 1 / 8)
@@ -263,7 +259,6 @@ def test_large_messages_are_slow_from_their_limit_on_and_less_is_known_of_rarer_
 
 
 def test_a_curve_that_would_hide_much_is_unknown_and_says_what_to_give() -> None:
-    """Where the largest message is small; what is slow is so in any case."""
     alps = files.load("alps-gh200").of(2)
     for most, words in ((17, {1.0: Word.UNKNOWN, 10.0: Word.SLOW}), (31, {1.0: Word.OK, 10.0: Word.SLOW})):
         for times, word in words.items():
@@ -311,7 +306,6 @@ def test_published_sweeps_that_are_degraded_are_slow_for_the_reason_that_their_s
 
 
 def test_few_healthy_machines_are_accused_and_of_no_kind_more_than_one_of_seven() -> None:
-    """By single sizes where a library's tuning jumps, most of them over PCIe."""
     accused = set(slow(diagnosed("healthy")))
     assert len(accused) <= 9 / 320 * len(healthy())
     for name, among in CLASSES.items():
@@ -341,7 +335,6 @@ def test_of_machines_that_no_spread_has_seen_few_are_accused_and_most_are_when_s
 
 @pytest.mark.full
 def test_the_cause_is_among_the_first_two_and_the_page_says_what_is_found(unseen: list[confusion.Trial]) -> None:
-    """In 70 % of what is called slow, over all hypotheses; a quarter of the sweeps stands for all."""
     rows = [line.split("|")[2:6] for line in list(confusion.causes(unseen[::4]))[2:]]
     curves, slow, _, among = (sum(int(row[column]) for row in rows) for column in range(4))
     assert len(rows) >= 9
@@ -355,7 +348,6 @@ OPEN = RunFacts({}, unsaid=("launch", "nccl"))
 
 
 def test_a_log_that_does_not_say_launch_or_release_is_slow_only_by_all_of_them() -> None:
-    """One process for eight A100 takes several times as long for small messages as a process for each."""
     a100 = files.load("dgx-a100")
     by_one = measured_on(replace(a100, launch="single-process"))
     assert diagnose(by_one, a100, QUIET).word is Word.SLOW
@@ -387,7 +379,6 @@ def test_what_a_foreign_log_leaves_open_is_what_it_does_not_say() -> None:
 def test_what_would_be_noticed_is_noticed_in_all_but_one_of_fifty_unseen_machines(
     unseen: list[confusion.Trial],
 ) -> None:
-    """A slowdown of all large messages, and of any one size below 64 KiB, between, and above 64 MiB."""
     missed: dict[str, list[bool]] = {}
     for trial in unseen:
         kinds, none = trial.found.regimes, np.ones(len(trial.found.regimes))
@@ -405,7 +396,6 @@ def test_what_would_be_noticed_is_noticed_in_all_but_one_of_fifty_unseen_machine
 
 
 def test_shares_that_are_no_whole_loads_are_not_judged() -> None:
-    """NCCL loads 4 or 8 bytes at a time where a rank's share is no multiple of 16: half the rate."""
     system = H100.part(6)
     for more, expected in ((0, Word.SLOW), (6 * 4, Word.UNKNOWN)):
         rows = [((96 << 20) * times + more, 1.0) for times in (1, 2, 3, 4)]

@@ -160,7 +160,6 @@ def test_what_all_logs_of_a_run_say_is_a_fact() -> None:
 
 
 def test_flat_bandwidth_of_one_channel_is_told_by_times_and_better_by_a_log() -> None:
-    """Eight B300 at 38 GB/s, as they were published; and what the model knows of capped channels elsewhere."""
     sizes = [2**power for power in range(3, 34)]
     healthy = curve(B300, [case(nbytes=size, ranks=8) for size in sizes])
     times = [max(one.seconds, 15e-6 + 1.75 * one.case.nbytes / 38e9) for one in healthy]
@@ -229,7 +228,6 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_curve_makes_numpy_warn(name: str) -> None:
-    """Warnings are errors in tests, so that any would show."""
     rows = sorted(HOSTILE[name])
     measured = confusion.measured(rows, "allreduce", 8)
     assert list(curve_remarks(measured))
@@ -256,7 +254,6 @@ def test_samples_of_a_size_that_comes_again_are_samples_of_one_size() -> None:
 
 @pytest.mark.parametrize("name", ["22a-h100-doca", "22b-h100-doca-ring-info"])
 def test_a_cluster_whose_channels_use_rdma_is_not_said_to_use_tcp(name: str, tmp_path: Path) -> None:
-    """Though NCCL_SOCKET_IFNAME is set, as on nearly every cluster."""
     (run,) = collbench.import_(DATA / f"{name}.log", out=tmp_path)
     diagnosed = collbench.check(run=run, on="azure-nd-h100-v5", nodes=2)
     for diagnosis in diagnosed.curves:

@@ -45,7 +45,6 @@ def test_a_size_just_above_its_band_is_chance_and_one_far_above_is_named() -> No
 
 
 def test_the_word_for_several_is_the_worst_of_those_that_could_be_judged() -> None:
-    """An UNKNOWN one hides none, and is named."""
     order = [Word.WRONG, Word.SLOW, Word.FAST, Word.OK]
     for place, word in enumerate(order):
         for others in (order[place:], order[place:][::-1]):

@@ -132,8 +132,6 @@ def test_no_file_of_a_check_that_dies_keeps_an_earlier_verdict(
 def test_a_file_in_the_folder_of_the_run_says_that_the_check_has_started_too(
     here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As docs/fleet.md has it, a folder for each node; the folder may be given again, since there is no run in it."""
-
     def measured(*arguments: object) -> None:
         assert [path.name for path in (tmp_path / "node").iterdir()] == ["check.json"]
         raise UsageError("a card is gone")
@@ -146,7 +144,6 @@ def test_a_file_in_the_folder_of_the_run_says_that_the_check_has_started_too(
 
 
 def test_a_full_disk_costs_a_file_and_not_the_verdict(here: Command) -> None:
-    """Whose status stays, but that OK with a lost file is an error, except for who watches the machine alone."""
     for name in FILES:
         for words, exits, status, verdict in (
             (SLOW, "plain", 3, "collbench: SLOW"),
@@ -162,7 +159,6 @@ def test_a_full_disk_costs_a_file_and_not_the_verdict(here: Command) -> None:
 
 
 def test_without_a_verdict_monitoring_hears_that_nothing_is_known(here: Command) -> None:
-    """On standard output, where it reads, and not as the status that means a problem."""
     for exits, status, begin in (("nagios", 3, "COLLBENCH UNKNOWN: "), ("npd", 2, "collbench: UNKNOWN ")):
         for words in ("missing", "--junit /proc/nothing/x"):
             done = here("check", *words.split(), "--exit", exits)

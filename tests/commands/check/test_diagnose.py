@@ -100,7 +100,6 @@ def test_wrong_and_failed_rows_come_first_and_no_such_run_is_as_expected(tmp_pat
 
 
 def test_a_size_above_its_band_says_so_and_beyond_its_limit_is_slow_and_named_first(tmp_path: Path) -> None:
-    """Alone, or most of all; those just above are some of a healthy machine."""
     h100, everywhere = files.load("dgx-h100"), [2**power for power in range(3, 34)]
     (size,) = curve(h100, [case(nbytes=2 * MIB, ranks=8)])
     above = 1.1 * size.high / size.seconds
@@ -136,7 +135,6 @@ def test_the_gate_passes_what_is_ok_and_json_says_all(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_not_whole_says_so_behind_the_word(tmp_path: Path) -> None:
-    """A log that ends without a footer is as whole as a table that was pasted; one whose last line is torn is not."""
     h100 = files.load("dgx-h100")
     torn = {"left_out": ["1 row: line 23 is no whole row ('134217728 3')"]}
     for imported, told in ((torn, True), (torn | {"complete": False}, True), ({"complete": False}, False)):

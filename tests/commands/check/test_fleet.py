@@ -48,7 +48,6 @@ def test_no_node_is_named_where_none_is_slow_whatever_the_size_of_the_fleet() ->
 
 
 def test_without_a_margin_a_healthy_node_is_named_in_few_fleets() -> None:
-    """For single sizes and for all together, of all nodes and sizes in all: what is meant is 5 %."""
     for count in (20, 200):
         assert errors(Fleet(nodes=count, slow=0), seeds=60, slower=1e-6)["wrong"] < 0.12, count
 
@@ -59,7 +58,6 @@ def test_several_slow_nodes_do_not_hide_each_other() -> None:
 
 
 def test_disturbed_sizes_of_many_nodes_are_not_taken_for_slow_nodes() -> None:
-    """As many sizes of a node must stand out as do not by chance, the more the more often single ones do."""
     got = errors(Fleet(nodes=500, slow=0, disturbed=0.11), seeds=10)
     assert got["wrong"] == 0
 
@@ -76,7 +74,6 @@ def test_an_outlier_has_its_sizes_and_an_interval_around_what_is_true() -> None:
 
 
 def test_a_small_difference_at_all_sizes_is_found_by_all_together_and_counts_from_the_margin_on() -> None:
-    """At no single size it is beyond the noise."""
     made = fleet(*[1.0] * 99, 1.06, noise=0.02)
     (outlier,) = only(groups(made, 0.03)).outliers
     assert (outlier.judgement.what, outlier.sizes) == (name(99), ())
@@ -84,7 +81,6 @@ def test_a_small_difference_at_all_sizes_is_found_by_all_together_and_counts_fro
 
 
 def test_a_node_whose_sizes_disagree_is_not_named_by_an_interval_that_holds_no_difference() -> None:
-    """By noise that is its own; of check.json nothing else tells."""
     random = np.random.default_rng(5)
     for _ in range(50):
         noisy = {size: 1e-3 * float(random.lognormal(0.1, 0.15)) for size in SIZES}
@@ -137,7 +133,6 @@ def test_a_size_that_a_node_has_not_measured_is_left_out_of_its_count() -> None:
 
 
 def test_between_two_nights_nodes_are_held_against_themselves() -> None:
-    """A node that was slow already has not changed; a shift of all is the fleet's, not a node's."""
     before = fleet(*[1.0] * 40, 1.3, 1.0, 1.3, seed=1)
     after = fleet(*[1.1] * 40, 1.43, 1.43, 1.1, seed=2)
     group = only(changes(before, after))
@@ -148,7 +143,6 @@ def test_between_two_nights_nodes_are_held_against_themselves() -> None:
 
 
 def test_verdicts_are_outdated_by_how_far_apart_the_others_are() -> None:
-    """Those of one hour are not yesterday's; where nodes are checked whenever they are free, a day is as usual."""
     hour, now = 3600.0, 1e9
     for ages, oldest in (
         ((), []),
@@ -165,7 +159,6 @@ def test_verdicts_are_outdated_by_how_far_apart_the_others_are() -> None:
 
 
 def test_a_node_is_judged_by_its_check_or_by_its_peers_whichever_is_worse_and_the_fleet_by_the_worst_node() -> None:
-    """Nodes that no check judged are UNKNOWN, and so are those without a result or without others to compare with."""
     made = fleet(1.2, 1.0, 1.0, 0.8, *[1.0] * 26, noise=0.003)
     unjudged = [replace(node, word=Word.UNKNOWN) for node in made]
     mixed = [made[0], replace(unjudged[1], reason="cut off"), unjudged[2], made[3], replace(made[4], word=Word.WRONG)]

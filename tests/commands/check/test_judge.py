@@ -48,7 +48,6 @@ def test_a_size_that_is_not_known_well_is_no_matter_unless_it_seems_slow_or_hide
 
 
 def test_a_single_size_beyond_its_limit_makes_its_curve_slow_wherever_it_is() -> None:
-    """Also one that was measured once; of which small messages between nodes have more room."""
     for at in range(len(SIZES)):
         for odd in ((1.6,), (2.0,), (3.0,), (1.29, 1.3, 1.31)):
             for usual in (STEADY, (1.0,)):

@@ -109,7 +109,6 @@ def test_a_machine_is_held_against_its_latency_at_first_and_against_its_good_run
 def test_a_baseline_that_others_may_have_written_is_refused_and_ours_is_private(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever writes it decides what is slow.  Where it cannot be kept, the check goes on and says so."""
     state = tmp_path / "state"
     state.write_text("")
     fix = "set COLLBENCH_STATE to a folder of your own"
@@ -124,7 +123,6 @@ def test_a_baseline_that_others_may_have_written_is_refused_and_ours_is_private(
 
 
 def test_ranks_that_share_a_gpu_are_held_against_their_good_runs(monkeypatch: Any) -> None:
-    """No system is like them, and nothing says what a GPU alone should take: the first run is kept, and that is all."""
     monkeypatch.setattr(Ranks, "device", "gpu")
     monkeypatch.setattr(Ranks, "states", (NEAR,))
     first, second = check(), check()
@@ -138,7 +136,6 @@ def test_ranks_that_share_a_gpu_are_held_against_their_good_runs(monkeypatch: An
 def test_what_was_measured_with_another_release_of_nccl_says_so_beside_the_verdict(
     monkeypatch: Any, tmp_path: Path
 ) -> None:
-    """Its choices may differ; the verdict stands."""
     monkeypatch.setattr(Ranks, "device", "gpu")
     monkeypatch.setattr(Ranks, "states", (NEAR,))
     monkeypatch.setattr(Ranks, "nccl", "2.30.7")
@@ -224,7 +221,6 @@ def test_what_is_slow_beside_another_program_is_no_failure(ranks: type[Ranks], m
 
 
 def test_what_a_model_hardly_judges_is_unknown_and_kept_for_the_next_check(monkeypatch: Any, tmp_path: Path) -> None:
-    """As where no model knows it; what is slow by the model, or what it sees well, is not stored."""
     monkeypatch.setattr(Ranks, "device", "gpu")
     monkeypatch.setattr(Ranks, "states", (NEAR,))
     place = Candidate(load("dgx-h100").part(2), 1)
@@ -288,7 +284,6 @@ def test_a_reference_is_a_run_or_a_folder_of_runs_or_floors(tmp_path: Path, rank
 def test_large_messages_are_measured_besides_on_gpus_unless_sizes_were_named_or_it_takes_too_long(
     ranks: type[Ranks], monkeypatch: Any
 ) -> None:
-    """As far as eight times the largest size of the range, since these fit where it does."""
     monkeypatch.setattr(Ranks, "states", (NEAR,))
     for device, largest, slow, words, more in (
         ("gpu", 128 << 20, 1, {}, LARGER[1:]),

@@ -121,7 +121,6 @@ HEALTHY = "\n".join(line for line in FAST.splitlines() if "float" not in line or
 
 
 def test_a_folder_of_several_runs_and_logs_is_judged_line_by_line(here: Command, tmp_path: Path) -> None:
-    """The worst first, the refused last; a file without results is counted; the worst word decides the status."""
     (tmp_path / "two.log").write_text(FAST + FAST.replace("H100", "H200"))
     collbench.import_(tmp_path / "two.log", out=tmp_path / "in" / "runs")
     (tmp_path / "in" / "healthy.log").write_text(HEALTHY)
@@ -213,7 +212,6 @@ def test_neither_a_folder_that_is_taken_nor_an_odd_name_costs_the_verdict(here: 
     ],
 )
 def test_how_a_test_ran_limits_what_is_said_of_it(name: str, word: Word, told: str, tmp_path: Path) -> None:
-    """Against a model, itself as a reference, and nothing; where another round was fast, no setting is to blame."""
     collbench.import_(REPORTS / f"{name}.log", out=tmp_path / "base")
     for against in ({}, {"on": "dgx-h100"}, {"reference": tmp_path / "base"}):
         result = collbench.check(run=REPORTS / f"{name}.log", **against)  # type: ignore[arg-type]

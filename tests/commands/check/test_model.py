@@ -79,7 +79,6 @@ def test_sizes_that_are_slow_by_themselves_have_no_reason_that_all_would_share()
 
 
 def test_of_several_curves_the_worst_that_was_judged_speaks_and_what_was_not_is_named() -> None:
-    """It is UNKNOWN where more bytes went over a link than it carries."""
     unknown = rows(LARGE, {6: 0.4})
     for slower, word in (({}, Word.OK), ({3: 2.0}, Word.SLOW)):
         other = rows(LARGE, slower, in_place=True)
@@ -109,7 +108,6 @@ def outcomes(result: CheckResult) -> set[str]:
 
 @pytest.mark.parametrize("share", [0.1, 1.0, 3.0])
 def test_no_size_is_decided_where_the_machine_is_not_known(share: float) -> None:
-    """More bytes than a link carries, at one size or at all, refute the machine."""
     slower = dict.fromkeys(range(6), share) | {6: 0.4}
     result = judged(rows(LARGE, slower))
     assert result.word is Word.UNKNOWN

@@ -165,7 +165,6 @@ def test_nagios_reads_one_line_whose_ranges_alarm_where_something_is_slow() -> N
 
 
 def test_figures_of_a_label_are_those_of_its_slowest_curve() -> None:
-    """In place, types, roots, and sizes of a bucket share a label: whichever comes first, the slow one is shown."""
     fine, half = size(), size(GIB, 8e-3, 2.0)
     in_place = replace(half.row, case=replace(half.row.case, in_place=True))
     for slow in (replace(half, row=in_place), size(GIB, 8e-3, 2.0, dtype="half"), size(GIB + MIB, 8e-3, 2.0)):
@@ -295,7 +294,6 @@ def test_a_file_of_metrics_is_replaced_as_a_whole_and_readable_by_all(tmp_path: 
 
 
 def test_half_a_file_of_metrics_is_no_file_of_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While it is written it has a name that node_exporter does not read, and nothing is left if it cannot be kept."""
     halves = []
 
     def refused(half: Path, target: Path) -> None:

@@ -40,7 +40,6 @@ def of(name: str) -> Answer:
 
 
 def test_notes_that_somebody_else_may_have_written_lead_to_no_folder(tmp_path: Path) -> None:
-    """The kernel there would be compiled and run."""
     records.note(MEET, folder="/ours")
     assert records.notes()[MEET.name] == {"folder": "/ours"}
     (tmp_path / "state" / "exercises").rename(tmp_path / "foreign")
@@ -167,7 +166,6 @@ def test_what_cannot_be_checked_is_refused(tmp_path: Path, monkeypatch: pytest.M
 def test_a_kernel_beats_the_library_only_if_it_wins_twice_at_a_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One race may be disturbed by other programs; intervals that overlap tell nothing, which is said."""
     exercise = EVERY[-1]
     results = [row for row in read(ROOT / "results" / "cpu-2-ranks").results if isinstance(row, Measurement)]
     rows = {

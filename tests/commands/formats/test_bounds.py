@@ -48,7 +48,6 @@ def test_all_files_of_an_import_have_one_bound_together(tmp_path: Path, monkeypa
     "line", ["\n", "lorem \N{GRINNING FACE} ipsum\n", "x", NOISE.format(5), "\x1b[31m&lt;<br>\n"], ids=ascii
 )
 def test_memory_is_a_few_times_the_file_whatever_its_lines_are(line: str) -> None:
-    """As text, a character beyond the others makes all take four bytes, and a short line takes fifty."""
     content = (LOG + line * (2**18 // len(line.encode()))).encode()
     read_tests(decode("x", LOG.encode()), Hints())  # what is imported at first
     tracemalloc.start()
@@ -86,7 +85,6 @@ def test_lines_of_a_library_without_a_fact_cost_nothing_and_its_facts_stay() -> 
 
 
 def test_commands_and_variables_beyond_the_most_are_forgotten() -> None:
-    """Else each of a million would be copied with every other one."""
     context = Context()
     for at in range(4 * MOST_NAMED):
         assert context.take(f"export NCCL_A{at}=1") > 1, "it counts for several lines"

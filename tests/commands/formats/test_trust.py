@@ -72,7 +72,6 @@ def test_what_surrounds_a_log_does_not_matter() -> None:
 
 
 def test_a_trimmed_list_of_ranks_does_not_make_a_smaller_run() -> None:
-    """The highest rank counts; where that one is missing, bandwidths tell that ranks are, and the user how many."""
     first = next(line for line in TRIMMED.splitlines() if "Rank  0" in line)
     bare = [line for line in TRIMMED.splitlines() if " Rank " not in line and "..." not in line]
     at = bare.index("# Using devices") + 1
@@ -89,7 +88,6 @@ def test_a_trimmed_list_of_ranks_does_not_make_a_smaller_run() -> None:
 
 
 def test_numbers_tell_no_more_than_their_digits_do() -> None:
-    """128 ranks need five of them; counts that are no share of the size say nothing of the collective."""
     header = LOG[LOG.index("#       size") : LOG.index("#        (B)")]
     row = "17179869184 4294967296 float sum -1 91237 188.30 {0} 0 91237 188.30 {0} 0\n"
     assert ranks_of(read(header + row.format("373.66"))) == {128}

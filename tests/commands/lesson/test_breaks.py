@@ -52,7 +52,6 @@ def test_each_change_fits_its_kernel_and_moves_no_line() -> None:
 
 
 def test_the_steps_are_an_execution_in_which_a_read_sees_what_is_there() -> None:
-    """Memory replayed step by step has what each read took; only where nothing orders stores do they change places."""
     left = set()
     for name, litmus in breaks.witnesses().items():
         steps, threads = litmus["steps"], litmus["threads"]
@@ -77,7 +76,6 @@ def test_the_steps_are_an_execution_in_which_a_read_sees_what_is_there() -> None
 
 
 def test_steps_leave_the_order_of_the_program_only_where_they_must() -> None:
-    """If the flag is raised relaxed, the data come late; if it is polled relaxed, they are read early; else neither."""
     for store, poll, order in (
         ("relaxed", "ld.acquire.sys [flag] >= 1; ", [1, 2, 3, 0]),
         ("release", "ld.relaxed.sys [flag] >= 1; ", [3, 0, 1, 2]),

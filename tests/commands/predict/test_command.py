@@ -66,7 +66,6 @@ def test_ranks_are_placed_as_they_were_asked_for() -> None:
 
 
 def test_options_of_measuring_are_named_and_change_nothing(here: Command, tmp_path: Path) -> None:
-    """Every option of `sweep` is one of measuring or of both."""
     few = ("--impl", "nccl", "-e", "1K")
     plain = here(*ON, *few)
     noted = here(*ON[:-1], "noted", *few, "-n", "20", "-w", "5", "--spin", "busy")

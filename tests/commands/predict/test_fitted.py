@@ -56,7 +56,6 @@ def fit(*arguments: object) -> Result:
 
 
 def test_a_run_becomes_latency_rate_and_crossing(tmp_path: Path) -> None:
-    """The rung and the library cross at (10 us - 1 us) / 3 ns = 3 kB."""
     done = fit(run_file(tmp_path / "run"), "--json")
     said = json.loads(done.stdout)
     mpi = next(curve for curve in said["curves"] if curve["implementation"] == "mpi")
@@ -93,7 +92,6 @@ def test_what_cannot_be_fitted_says_why(tmp_path: Path) -> None:
 
 
 def test_what_three_numbers_do_not_describe_is_in_pieces_with_their_errors(tmp_path: Path) -> None:
-    """Ten times as long from 8 KiB on, as if a protocol changed there; and sizes that are too few for three numbers."""
     rows = []
     for place in range(10):
         nbytes = 8 * 4**place
@@ -128,7 +126,6 @@ def calibrated(path: Path) -> tuple[System, list[float]]:
 
 
 def test_a_run_over_several_nodes_is_calibrated_as_such(tmp_path: Path) -> None:
-    """Sixteen ranks fill two nodes, or are said to be on four; a machine as modelled has factors of 1."""
     for nodes, options in ((2, ()), (4, ("--nodes", 4))):
         dgx, out = files.load("dgx-h100"), tmp_path / f"{nodes}.toml"
         run = run_on(tmp_path / f"run-{nodes}", dgx.part(16 // nodes).of(nodes))
@@ -140,7 +137,6 @@ def test_a_run_over_several_nodes_is_calibrated_as_such(tmp_path: Path) -> None:
 
 
 def test_an_imported_log_of_several_nodes_is_calibrated(tmp_path: Path) -> None:
-    """It says its ranks and no machine; what is written works as one."""
     run, log, out = run_on(tmp_path / "run", files.load("dgx-h100").of(2)), tmp_path / "log", tmp_path / "machine.toml"
     for words in (
         ("export", run, "--to", "nccl-tests", "--out", log),

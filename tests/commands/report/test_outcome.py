@@ -117,7 +117,6 @@ def test_the_band_that_the_model_expects_is_drawn_beside_each_measured_curve(tmp
 
 
 def test_headings_have_the_nodes_and_gpus_that_the_ranks_were_held_against(tmp_path: Path) -> None:
-    """Sixteen ranks fill two nodes of eight, or four nodes of four if the user says so; a plan says where it runs."""
     log = {"imported": {"tests": [{"tool": "nccl-tests"}]}, "environment": {"host": "unknown"}}
     header = {"topology": {"name": "16 x unknown GPU", "ranks": 16}, **log}
     place = write(tmp_path / "run", *curve(ranks=16), header=header)

@@ -247,7 +247,6 @@ def luminance(colour: str) -> float:
 
 
 def test_colours_can_be_seen_at_night_and_plotly_knows_every_marker() -> None:
-    """By the contrast of 4.5 that WCAG 2 demands, on the card at night (colours.css)."""
     for name, look in LOOKS.items():
         assert (luminance(chart.for_dark(look.color)) + 0.05) / (luminance("#161a20") + 0.05) >= 4.5, name
         assert f'"{look.marker}": ' in asset("report.js", "collbench.commands.report"), name

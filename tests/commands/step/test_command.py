@@ -86,7 +86,6 @@ def timed(run: Run) -> list[StepTimes]:
 
 
 def test_every_rank_s_steps_are_timed_on_one_clock(here: Command, tmp_path: Path) -> None:
-    """Whatever disturbs them, the slowest of two takes no less than the mean and no more than both together."""
     _, run = carried_out(here, tmp_path, *WAITING, "--impl", "auto", "--steps", "64")
     (row,) = timed(run)
     assert row.right

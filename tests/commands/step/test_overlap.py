@@ -23,7 +23,6 @@ PARTS = [
 
 
 def test_what_is_hidden_is_counted_from_one_after_the_other_to_the_longer_part() -> None:
-    """Of 4 s that could be hidden, 3 are; computing takes a sixth longer."""
     (one,) = overlaps([*PARTS, row("thread", *[7.0] * 8, computing=6.6, bucket=1024)])
     assert one.hidden.value == pytest.approx(0.75)
     assert one.exposed.value == pytest.approx(1.0)

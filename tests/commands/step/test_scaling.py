@@ -79,7 +79,6 @@ def test_a_prediction_has_its_band() -> None:
 
 
 def test_remedies_take_away_what_they_are_for() -> None:
-    """Of parts of 1.3 s, 0.4 s and 0.9 s where one rank takes 1 s."""
     found = {remedy.words: remedy.efficiency for remedy in scaling.remedies(1.0, (1.3, 0.4, 0.9), "cpu")}
     for words, seconds in (
         ("a batch 4 times", (4 * 1.3 + 4 * 0.4 + 0.9) / 4),

@@ -87,7 +87,6 @@ def test_series_are_taken_in_turn_and_back_between_two_checks() -> None:
 
 
 def test_products_are_checked_twice_an_implementation_and_those_of_all_samples_are_among_them() -> None:
-    """The chains go on from the first check to the last: a product of any series between them counts."""
     _, log = measured({"a": lambda: 1e-3, "b": lambda: 2e-3}, {"a": 3, "b": 2}, schedule=SEQUENTIAL, iters=5)
     parts = ["chains anew", "products checked"]
     assert [entry for entry in log if entry in parts] == 2 * parts + 2 * ["products checked"]

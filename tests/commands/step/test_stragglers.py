@@ -51,7 +51,6 @@ def test_arrivals_tell_who_made_whom_wait() -> None:
 
 
 def test_parts_and_stretches_leave_nothing_out() -> None:
-    """Stretches last longer than what disturbs, 50 ms at least, whatever a step takes, and lie in one series."""
     assert list(split(slice(10, 20), 3)) == [slice(10, 13), slice(13, 16), slice(16, 20)]
     assert list(split(slice(0, 2), 5)) == [slice(0, 2)]
     steps = steps_of(quiet(np.random.default_rng(9), 2, 1600))
@@ -155,7 +154,6 @@ def test_nobody_is_accused_where_the_host_made_the_ranks_wait() -> None:
 
 
 def test_where_nobody_is_late_the_latest_is_named_without_blame() -> None:
-    """By how much it is late where it is the last, which is never less than nothing."""
     computing = quiet(np.random.default_rng(3), 4, 2000)
     computing[2] *= 1.002
     steps = tuple(series(part) for part in np.array_split(computing, 16, axis=1))
@@ -172,7 +170,6 @@ def test_sections_name_the_late_rank() -> None:
 
 
 def test_lateness_is_a_share_of_a_step() -> None:
-    """Of implementations of which one takes ten times as long, too."""
     computing = quiet(np.random.default_rng(3), 2, 800)
     computing[1] *= 1.5
     row, slow = (

@@ -36,7 +36,6 @@ TINY, RANKS = SgdJob(inputs=6, hidden=12, outputs=3, samples=32, batch=16, steps
 
 
 def test_the_gradient_is_what_differences_of_the_loss_say() -> None:
-    """In float64, weight by weight, by central differences."""
     draws = np.random.default_rng(4)
     weights = draws.normal(size=SMALL.weights)
     inputs, targets = draws.normal(size=(12, 5)), draws.normal(size=(12, 3))

@@ -41,7 +41,6 @@ def told(*results: Trained, target: float = 0.0) -> tuple[list[str], list[str]]:
 
 
 def test_the_first_in_time_may_be_behind_in_steps() -> None:
-    """Twice as quick a step, a quarter more of them."""
     lines, table = told(*runs("ring", 4e-3), *runs("asynchronous", 2e-3, 0.8))
     assert lines[0].startswith("in time: asynchronous reaches loss 0.11 first; ring, the next, needs 1.6")
     assert lines[1].startswith("in steps: ring reaches loss 0.11 first; asynchronous, the next, needs 1.2")
@@ -50,7 +49,6 @@ def test_the_first_in_time_may_be_behind_in_steps() -> None:
 
 
 def test_what_noise_or_one_seed_may_have_made_is_inconclusive() -> None:
-    """Seeds that disagree on who is first; an interval of two that contradict each other is not spelt out."""
     lines, _ = told(*runs("ring", 2e-3), *runs("asynchronous", 1.9e-3, noise=(0.7, 1.5, 0.8, 1.3)))
     assert lines[0].startswith("in time: inconclusive which is first to loss 0.11: ")
     lines, table = told(*runs("ring", 2e-3, noise=(1.0, 1.0)), *runs("asynchronous", 2e-3, noise=(0.2, 4.0)))
@@ -88,7 +86,6 @@ def test_a_strategy_that_learns_nothing_does_not_set_the_target_and_is_named() -
 
 
 def test_an_estimate_is_a_geometric_mean_with_student_s_interval_and_targets_have_two_digits() -> None:
-    """Of 1 and 4: the mean is 2, the interval one of two values; targets are rounded up, so that all reach them."""
     told = geometric_mean([1.0, 4.0])
     assert told.value == pytest.approx(2)
     off = 12.706 * math.log(4) / math.sqrt(2) / math.sqrt(2)

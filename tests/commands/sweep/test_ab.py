@@ -71,7 +71,6 @@ def test_both_settings_are_measured_in_turn_into_a_run_file_each(here: Command, 
 @pytest.mark.usefixtures("made_up_ranks")
 @pytest.mark.parametrize(("factor", "word"), [("1", "OK"), ("1.1", "SLOW"), ("0.9", "FAST")])
 def test_a_setting_that_slows_one_way_down_is_seen_there(here: Command, tmp_path: Path, factor: str, word: str) -> None:
-    """By a tenth, or speeds it up, while the machine itself becomes slower; the other way is as fast as ever."""
     done = here(*QUICK, "--impl", "mpi,ring-flags", "--ab", "SLOW=1", "--ab", f"SLOW={factor}", "--budget", "0.3")
     assert done.returncode == 0, done.stderr
     assert shown(done.stdout) == {"mpi": "OK", "ring-flags": word}

@@ -281,7 +281,6 @@ def test_under_an_outside_launcher_its_ranks_are_used(tmp_path: Path, environmen
 
 
 def test_a_launcher_whose_mpi_is_not_ours_is_an_error(collbench: Command) -> None:
-    """Each process would measure alone, and peers print that as a result; under Open MPI's ours would abort."""
     done = collbench(*QUICK, MV2_COMM_WORLD_SIZE="4", MV2_COMM_WORLD_RANK="0")
     assert done.returncode == 2
     assert "world size 1 although 4 ranks were requested" in done.stderr

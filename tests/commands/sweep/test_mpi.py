@@ -116,7 +116,6 @@ for length in (0, 100, 5_000, 70_000, 3_000_000) * 2:
 def test_orders_of_any_length_reach_ranks_that_sleep_by_every_installed_library(
     installed: dict[str, Library], tmp_path: Path
 ) -> None:
-    """A long message waits for its receiver, who must be woken before; with a bell, and under a launcher without."""
     for word, library in installed.items():
         for way in ("bells", "naps"):
             folder = tmp_path / f"{word}-{way}"
@@ -141,7 +140,6 @@ def debian() -> str:
 def test_the_mpich_of_debian_is_measured_beside_the_wheel_and_under_its_launcher(
     here: Command, debian: str, tmp_path: Path
 ) -> None:
-    """Its ranks are started by collbench, or collbench by mpirun.mpich, also where the user names the library."""
     few = (*QUICK[:-2], "-e", "8", "--impl", "mpi")
     done = here(*few, "--mpi", f"mpich,{debian}", "--out", "both")
     assert done.returncode == 0, done.stderr

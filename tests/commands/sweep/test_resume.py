@@ -210,7 +210,6 @@ LAUNCHERS = {
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", LAUNCHERS)
 def test_a_sweep_under_a_launcher_whose_rank_is_killed_can_be_resumed(name: str, tmp_path: Path) -> None:
-    """The others end, every row before is whole, and the resumed file has all rows; Open MPI leaves time for a row."""
     launcher = LAUNCHERS[name].split() or [mpiexec()]
     if not shutil.which(launcher[0]):
         pytest.skip(f"{name} is not installed")

@@ -13,7 +13,6 @@ from tests.conftest import Command
 def test_every_implementation_is_right_on_late_buffers_of_real_ranks(
     types: str, unalign: str, place: str, here: Command, tmp_path: Path
 ) -> None:
-    """With elements of 1 to 8 bytes, none of which begins where a pack of 16 would."""
     words = f"sweep --on cpu --op allreduce,allgather,reducescatter -d {types} -u {unalign} {place} --impl all,narrow"
     done = here(
         *words.split(), "-b", "40", "-e", "9000", "-f", "225", "-n", "1", "--starts", "1", "--no-plot", "-o", "o"

@@ -26,7 +26,6 @@ def planned(folder: Path, purpose: str = "layout") -> list[PlannedStep]:
 
 
 def test_the_published_layout_is_among_the_best_three(here: Command, tmp_path: Path) -> None:
-    """GPT-3 on 1,024 A100: TP 8, PP 16 within ten per cent of its 32 seconds."""
     done = here("train", *GPT3, "--out", "out")
     assert done.returncode == 0, done.stdout + done.stderr
     best = planned(tmp_path / "out")[:3]
@@ -91,7 +90,6 @@ def test_an_anchor_moves_computing_alone(here: Command, tmp_path: Path) -> None:
 
 
 def test_a_run_is_planned_on_by_the_system_that_is_fitted_to_it(here: Command, tmp_path: Path) -> None:
-    """A slower machine has a longer step; the run itself is refused in one line, which says how to fit."""
     log = [
         Reported(case(nbytes=2**power, ranks=8), "nccl", "gpu", 4e-5 + 2**power / 1e11, "mean of 20")
         for power in range(10, 31, 4)
@@ -109,7 +107,6 @@ def test_a_run_is_planned_on_by_the_system_that_is_fitted_to_it(here: Command, t
 
 
 def test_the_first_line_answers_as_the_first_row_does_and_rows_stand_in_the_order_that_they_show(here: Command) -> None:
-    """By the step, and of steps within 1 % of the fastest of them by memory."""
     done = here("train", *SMALL, "--price", "2", "--compare-interconnects", "dgx-a100", "--out", "out")
     assert done.returncode == 0, done.stderr
     answer, blank, *lines = done.stdout.splitlines()[2:]

@@ -35,7 +35,6 @@ def test_points_are_met_and_between_them_lines_are_straight_in_logarithms() -> N
 
 
 def test_groups_are_found_by_their_stride() -> None:
-    """On nodes of eight: inside one, across, or apart; members counted one by one for powers of two."""
     for ranks, stride, inside in ((12, 1, 4), (5, 1, 1), (4, 3, 1)):  # what does not divide nodes
         assert group_of(ranks, stride, 8) == GpuGroup(ranks, inside), (ranks, stride)
     for ranks, stride, gpus in ((2**a, 2**b, 2**c) for a in range(8) for b in range(8) for c in range(5)):

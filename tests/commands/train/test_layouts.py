@@ -158,7 +158,6 @@ def test_what_is_said_stays_even_if_it_is_of_no_use() -> None:
 
 
 def test_what_is_left_out_for_a_better_layout_stays_where_that_is_excluded() -> None:
-    """More stages than make the fullest shorter, and samples that are cut although there are several."""
     seven = job(12, 12, replace(TOY, layers=7))
     for text, stages in (
         ("tp1 cp1", {1, 2, 3, 4}),

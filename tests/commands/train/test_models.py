@@ -12,7 +12,6 @@ from tests.commands.train.closed_forms import PUBLISHED, gpt_flops, gpt_paramete
 
 
 def test_presets_have_as_many_parameters_as_published() -> None:
-    """All of them, and those that a token meets; GPT-3's paper rounds, Megatron's has one digit."""
     assert set(PUBLISHED) == set(MODELS)
     for name, (total, active) in PUBLISHED.items():
         model = MODELS[name].checked()
@@ -27,7 +26,6 @@ def test_presets_have_as_many_parameters_as_published() -> None:
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.integers(1, 200), st.integers(1, 300), st.integers(1, 100), st.integers(1, 10**6), st.integers(1, 10**5))
 def test_gpts_follow_the_closed_forms(layers: int, head: int, heads: int, words: int, length: int) -> None:
-    """Of parameters, exactly; of FLOPs; and of FLOPs with the layers' forward pass once more, the output's not."""
     model = Model("any", layers, head * heads, heads, sequence=length, vocabulary=words).checked()
     parameters = gpt_parameters(layers, model.hidden, words, length) + 2 * model.hidden
     assert model.parameters == pytest.approx(parameters, rel=1e-12)
@@ -38,7 +36,6 @@ def test_gpts_follow_the_closed_forms(layers: int, head: int, heads: int, words:
 
 
 def test_a_part_of_one_name_is_taken_and_of_several_all_are_named() -> None:
-    """Numbers count as a whole: 3b is no part of gpt3-1.3b."""
     for text, name in (("8b", "llama3-8b"), ("Qwen", "qwen3-235b"), ("405", "llama3-405b"), ("scout", "llama4-scout")):
         assert load_model(text).name == name
     for text, near in (

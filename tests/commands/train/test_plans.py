@@ -25,7 +25,6 @@ def test_every_part_of_the_planner_has_words_and_plans_are_told_by_their_purpose
 
 
 def test_a_scaling_is_held_against_the_fewest_gpus() -> None:
-    """4 % less at every doubling."""
     rows = [row for row in grown() if isinstance(row, PlannedStep)]
     curve = section.scaled([*reversed(rows)])
     assert curve
@@ -48,7 +47,6 @@ def test_the_front_has_what_nothing_beats_in_both_and_communication_is_what_noth
 
 
 def test_what_a_run_takes_and_costs_has_the_digits_that_its_band_leaves() -> None:
-    """A run of 953,674 s on 512 GPUs for 2.5 EUR an hour, 339,084 EUR; and in no currency if none is known."""
     run = plan("cost", gpus=512, price=2.5, total=1e11, currency="EUR")
     for low, high, duration, cost in (
         (9.0, 12.0, "11 days (9.9 .. 13)", "340 k EUR (310 k .. 410 k)"),

@@ -102,7 +102,6 @@ def test_the_search_finds_what_trying_every_layout_finds(gpus: int, monkeypatch:
 
 
 def test_a_band_is_of_what_is_unsure() -> None:
-    """A GPU alone is as unsure as computing; two whose computing is known as unsure as their curves."""
     large = MODELS["gpt3-1.3b"]  # whose layers take longer than a host takes to launch them
     given = request(large, gpus=1)
     alone = evaluate_layout(given, Layout())
@@ -197,7 +196,6 @@ def test_many_layouts_are_evaluated_as_each_alone() -> None:
 
 
 def test_a_network_is_asked_where_something_is_sent() -> None:
-    """Not by one GPU alone, nor for nothing."""
     curves = Lines(1e9)
     network = Network(curves)
     sizes, ranks, strides = np.array([1e6, 2e6, 0, 4e6]), np.array([1, 2, 2, 4]), np.array([1, 1, 1, 8])
@@ -221,7 +219,6 @@ def gpt3(**more: str) -> Plan:
 
 
 def test_the_ranking_is_by_step_and_equal_ones_by_memory() -> None:
-    """By the columns that a table shows, and so also where links are unsure or stages uneven."""
     unsure = plan("gpt3-175b", load("gcp-a3-ultra"), 1024, 2048)
     for ranked in (gpt3().ranked(20), unsure.ranked(20), plan("llama3-8b", load("dgx-h100"), 96, 384).ranked(20)):
         fastest = ranked[0].typical
@@ -272,7 +269,6 @@ def test_cost_is_hours_times_gpus_times_price() -> None:
 
 
 def test_another_system_is_compared_with_the_same_software_and_money_buys_whole_nodes() -> None:
-    """Whether a user named the software, or it is that of the first system's published runs."""
     for named in ({}, {"stack": "megatron-2022"}, {"stack": "modern"}):
         answer = gpt3(**named)
         assert on_system(answer.setting, load("dgx-h100")).job.stack == answer.setting.job.stack
@@ -315,7 +311,6 @@ def test_more_of_what_holds_a_step_up_helps_most() -> None:
 
 
 def test_faster_links_shorten_what_is_beyond_latency() -> None:
-    """In groups inside a node or across nodes, each by its own factor."""
     curves = Lines(1e9, 1e-3)
     plain, faster = Network(curves), Network(curves, inside=2.0, across=4.0)
     for ranks, factor in ((8, 2), (16, 4)):

@@ -17,7 +17,6 @@ LARGE = MODELS["gpt3-6.7b"]
 
 
 def test_a_layer_takes_at_least_what_the_host_needs_to_launch_it() -> None:
-    """Twice as long backward, as long once more; a faster GPU does not help, and a large layer does not notice."""
     for stack in ("modern", "nanotron"):
         software = STACKS[stack]
         for tensor, calls in ((1, 0.0), (2, software.calls)):
@@ -35,7 +34,6 @@ def test_a_layer_takes_at_least_what_the_host_needs_to_launch_it() -> None:
 
 
 def test_every_micro_batch_adds_its_gradients_up_in_memory() -> None:
-    """They are read and written; experts wait for theirs in another term."""
     for gradients, size in GRADIENTS.items():
         for model, efficiency in ((GPT, 1.0), (MIXED, 2.0)):
             known = books(Layout(2, 4), model, gradients=gradients, efficiency=efficiency).values
@@ -56,7 +54,6 @@ def starts(layout: Layout, stack: str, model: Model = GPT) -> float:
 
 
 def test_gradients_take_as_many_collectives_as_buckets() -> None:
-    """Or as a layer has tensors, where a stack sends these one by one to replicas that share them out."""
     for model in (GPT, LARGE):
         nbytes = 4 * model.parameters
         for stack, bucket in (("modern", 400e6), ("nanotron", 25 * 2**20)):
@@ -77,7 +74,6 @@ def test_gradients_take_as_many_collectives_as_buckets() -> None:
 
 
 def test_what_is_hidden_slows_what_hides_it_and_nothing_else_is_slowed() -> None:
-    """Of tensor parallelism half, of a ring of keys and of gathered weights all that is shorter than computing."""
     long = replace(GATED, sequence=8192)
     for layout, model, term in (
         (Layout(8), GPT, "tensor_exposed"),
@@ -143,7 +139,6 @@ def test_with_tf32_weights_and_messages_have_32_bits_and_the_optimiser_no_copy()
 
 
 def test_nanotron_keeps_twice_the_activations_and_adds_gradients_up_after_every_micro_batch() -> None:
-    """Where there are stages and every replica has all states; its allocator needs a sixth of the memory free."""
     modern, nanotron = (books(Layout(2, 2, 4), GATED, stack=stack) for stack in ("modern", "nanotron"))
     assert nanotron.values["layer_kept"] == pytest.approx(2 * modern.values["layer_kept"])
     assert nanotron.memory["fragments"] == pytest.approx(0.16 * GPU.memory)

@@ -52,7 +52,6 @@ def exactly(value: float) -> Any:
 
 
 def test_zero_keeps_what_its_paper_says() -> None:
-    """Of every parameter, embeddings too, with gradients of 16 bits."""
     for stage, sharding in enumerate(("ddp", "zero1", "zero2", "zero3")):
         for data, model in ((1, GPT), (8, GATED), (64, MODELS["gpt2-xl"])):
             memory = books(Layout(data=data, sharding=sharding), model, gradients="bf16").memory
@@ -60,7 +59,6 @@ def test_zero_keeps_what_its_paper_says() -> None:
 
 
 def test_each_state_is_sharded_from_its_own_level() -> None:
-    """The optimiser's from 1, gradients from 2, weights from 3; gradients of 32 bits take four bytes."""
     for optimiser, kind in OPTIMISERS.items():
         for name, zero in SHARDINGS.items():
             memory = books(Layout(data=16, sharding=name), optimiser=optimiser).memory
@@ -76,7 +74,6 @@ def test_each_state_is_sharded_from_its_own_level() -> None:
 
 
 def test_experts_are_dealt_out_and_a_stage_has_its_layers_and_the_larger_end() -> None:
-    """The embedding is the first stage's, the output the last's; tensor parallelism divides both."""
     routed = MIXED.routed_parameters * MIXED.layers
     rest = MIXED.parameters - routed
     for expert in (1, 2, 8):
@@ -106,7 +103,6 @@ def test_a_layer_keeps_what_korthikantis_table_says() -> None:
 
 
 def test_stages_keep_the_activations_of_all_layers_in_flight() -> None:
-    """With chunks parts of one more round; never more micro-batches than there are; recomputed, inputs and a layer."""
     layer = layer_activations(1024, 1, 1024, 16, 1, "tensor")
     for pipeline, chunks in ((1, 1), (2, 1), (8, 1), (2, 2), (2, 4), (4, 2)):
         memory = books(Layout(pipeline=pipeline, chunks=chunks), batch=64, **BARE).memory
@@ -120,7 +116,6 @@ def test_stages_keep_the_activations_of_all_layers_in_flight() -> None:
 
 
 def test_the_ends_keep_korthikantis_terms() -> None:
-    """Dropout's marks behind the embedding, the norm, the output's input and its scores in 32 bits."""
     for tensor in (1, 2, 8):
         one = books(Layout(tensor, micro=2, sequential=True), **BARE).memory["end_activations"]
         assert one == exactly(end_activations(1024, 2, 1024, GPT.vocabulary, tensor))
@@ -129,7 +124,6 @@ def test_the_ends_keep_korthikantis_terms() -> None:
 
 
 def test_fused_attention_keeps_neither_scores_nor_marks() -> None:
-    """32 bytes of sbh are left of GPT's 34; of LLaMA's, what its narrower keys and three matrices leave."""
     assert books(Layout()).values["layer_kept"] == 32 * 1024 * 1024
     gated = 1024 * (8 * 1024 + 4 * GATED.queries + 4 * GATED.keys + 6 * GATED.width)
     assert books(Layout(), GATED).values["layer_kept"] == gated
@@ -193,7 +187,6 @@ def test_replicas_and_sharded_states_send_what_zeros_paper_says() -> None:
 
 
 def test_sharded_experts_are_gathered_among_their_own_replicas() -> None:
-    """And their gradients scattered; nothing is left to add up then, but between nodes where sharding ends there."""
     dense = books(Layout(data=8, sharding="zero3"), replace(MIXED, experts=0), batch=8, gradients="bf16")
     router = 2 * MIXED.hidden * MIXED.experts - 2 * GATED.matrices * GATED.hidden * GATED.width
     for expert in (1, 2, 8):
@@ -271,7 +264,6 @@ def test_tokens_go_to_their_experts_and_back_and_keys_and_values_round() -> None
 
 
 def test_groups_are_where_a_layout_puts_them() -> None:
-    """Tensor parallelism inside, then context, then replicas, then stages; or stages before replicas."""
     groups = groups_of(Layout(2, 2, 4, 2, 2), replace(MIXED, sequence=8192), 8)
     tensor, context, expert = ("allreduce", GpuGroup(2, 2)), ("allgather", GpuGroup(2, 2)), ("alltoall", GpuGroup(2, 2))
     replicas, experts = ("allreduce", GpuGroup(8, 4)), ("allreduce", GpuGroup(4, 2))
@@ -345,7 +337,6 @@ def test_the_bubble_is_its_papers_share_of_a_step() -> None:
 
 
 def test_zero_bubble_waits_as_its_paper_says_and_the_first_micro_batch_hides_nothing() -> None:
-    """Less than one forward, one backward: by two parts for weights, which take half of a backward pass."""
     for pipeline in (2, 4, 8):
         for recompute in RECOMPUTE:
             layout = Layout(pipeline=pipeline, schedule="zb", recompute=recompute)
@@ -388,7 +379,6 @@ def test_the_slowest_gpu_is_waited_for_by_bloms_formula() -> None:
 
 
 def test_products_are_those_that_are_counted() -> None:
-    """Forward and backward passes of all layers are Narayanan's equation but for the output; fused, scores are half."""
     full = gpt_flops(GPT.layers, GPT.hidden, 0, 1024, 1, recomputed=False)
     scores = 12 * GPT.layers * GPT.hidden * 1024**2
     for stack, tensor in (("modern", 1), ("megatron-2022", 4)):
@@ -407,7 +397,6 @@ def test_products_are_those_that_are_counted() -> None:
 
 
 def test_a_pass_backward_is_twice_one_forward() -> None:
-    """But for scores of fused attention, made once more, and tokens, sorted as often; all once more is one forward."""
     for model in (GPT, GATED, MIXED):
         for stack in ("modern", "megatron-2022"):
             known, again, part = (
@@ -474,7 +463,6 @@ def test_memory_is_read_and_written_as_often_as_said() -> None:
 
 
 def test_the_output_is_the_last_stages_unless_it_has_fewer_layers() -> None:
-    """6 FLOP a word, element and token, and 40 bytes a word and token."""
     flops, scores = 6 * 1024 * 1024 * GPT.vocabulary, 40 * 1024 * GPT.vocabulary
     seconds = flops / (GPU.flops * CONSTANTS.products) + scores / GPU.memory_rate
     for tensor, pipeline in ((1, 1), (2, 4)):
@@ -496,7 +484,6 @@ def test_the_output_is_the_last_stages_unless_it_has_fewer_layers() -> None:
 
 
 def test_the_optimiser_reads_and_writes_its_share_once_and_gradients_four_times() -> None:
-    """On a GPU; weights and gradients are exchanged with a CPU and read there once."""
     psi = GPT.parameters
     for name, optimiser in OPTIMISERS.items():
         traffic = optimiser.traffic
@@ -509,7 +496,6 @@ def test_the_optimiser_reads_and_writes_its_share_once_and_gradients_four_times(
 
 
 def test_utilisation_is_of_the_data_sheet_and_eight_bits_are_faster_where_the_gpu_has_them() -> None:
-    """What Narayanan's equation counts, over what the GPUs could have done in a step; an anchor scales computing."""
     model = MODELS["gpt3-1.3b"]
     plan = evaluate_layout(request(model, 8), Layout(data=8))
     flops = gpt_flops(24, 2048, model.vocabulary, 2048, 64, recomputed=False)

@@ -84,7 +84,6 @@ def test_a_step_is_as_long_as_its_longest_stage_and_a_micro_batch_in_the_others(
 
 
 def test_the_search_leaves_out_no_number_of_stages_that_is_the_best() -> None:
-    """Every number of stages that divides the GPUs is fixed in turn."""
     left_out = 0
     for layers, gpus, batch in ((7, 12, 24), (7, 12, 2), (11, 24, 24), (9, 16, 16), (61, 96, 96)):
         setting = request(replace(GATED, layers=layers, sequence=8192), gpus, batch, Lines(1e10))
@@ -117,7 +116,6 @@ def test_a_model_of_61_layers_has_stages_and_fixed_chunks_need_not_be_even() -> 
 
 
 def test_of_layouts_that_are_as_fast_the_smallest_is_first() -> None:
-    """Whether its stages are even or not; a faster one is before it in any case, and of three so are two."""
     given = request(replace(GATED, layers=10), 28, 28)
     ones = [Layout(pipeline=7, data=4), Layout(pipeline=4, data=7), Layout(pipeline=14, data=2)]
     codes = [coded(one) for one in ones]

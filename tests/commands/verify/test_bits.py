@@ -86,7 +86,6 @@ def kernels(tmp_path: Path) -> Path:
 def test_an_order_of_arrival_is_irreproducible_in_all_of_many_sums(
     collbench: Command, kernels: Path, tmp_path: Path
 ) -> None:
-    """And an order of each rank's own differs between ranks, where calls are the same; neither is another's fault."""
     words = ("-g", "3", "-b", "256", "-e", "16K", "-f", "2", "-d", "float", "--starts", "1")
     done = collbench(*BITS, "--impl", "arrival,own,fixed", *words, COLLBENCH_KERNELS=str(kernels))
     assert done.returncode == 1, done.stderr
@@ -129,7 +128,6 @@ def test_several_ranks_types_and_starts_make_one_run_with_tables(here: Command, 
 
 @pytest.mark.parametrize("collective", ["reduce", "reducescatter"])
 def test_sums_in_parts_or_of_one_rank_are_judged(here: Command, tmp_path: Path, collective: str) -> None:
-    """Ranks hold nothing in common there, so nothing of them is compared."""
     words = ("--op", collective, "-g", "3", "-b", "48K", "-e", "48K", "-d", "half", "--impl", "mpi,ring-flags")
     done = here(*BITS, *words, "--budget", "10ms", "--starts", "1")
     assert done.returncode == 0, done.stderr
@@ -220,7 +218,6 @@ def test_a_graph_that_gives_other_bits_is_named_with_the_first_element(carried_o
 def test_a_call_that_does_nothing_is_found_by_no_other_difference(
     carried_out: Callable[..., SumBits], monkeypatch: pytest.MonkeyPatch, right: int, where: str
 ) -> None:
-    """Neither by what the call before has left, nor as what was tried when it happened first."""
     nccl, calls = implementations()["nccl"], list[int]()
 
     def prepare(of: Case, platform: Any) -> Prepared:

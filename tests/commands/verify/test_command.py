@@ -83,7 +83,6 @@ DAWDLE = 0.03  # seconds: so long that nothing else on this machine is taken for
 
 @pytest.mark.machine
 def test_every_rung_is_explained_and_a_slow_rank_shows_in_the_others_waiting(here: Command, tmp_path: Path) -> None:
-    """Of two-shot, rank 1 dawdles over its adding: that is where its time goes, and rank 0 waits for it."""
     assert set(explained(here, tmp_path, choose("ladder", "cpu"), "-b", "16K")) == set(choose("all", "cpu"))
     shutil.rmtree(tmp_path / "out")
     shutil.copytree(ROOT / "kernels", tmp_path / "kernels")

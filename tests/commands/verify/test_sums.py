@@ -85,7 +85,6 @@ def test_an_error_is_counted_in_units_in_the_last_place_of_the_exact_sum() -> No
 
 
 def test_values_have_the_same_bits_everywhere_and_of_any_number() -> None:
-    """Runs of two machines, releases of NumPy and sizes are compared by them."""
     for law, digest in DIGESTS.items():
         numbers = LAWS[law](3, 0, 5000)
         assert hashlib.blake2b(numbers.tobytes(), digest_size=8).hexdigest() == digest, law

@@ -48,7 +48,6 @@ def since(**values: float) -> dict[str, float]:
 
 
 def test_trees_and_sums_in_the_switch_wait_as_each_release_says() -> None:
-    """Tree/Simple in baseLat and hwLat: 0 + 4 in 2.18.3, 0 + 28 in 2.20.3 to 2.22.3, 8.4 + 4 from 2.23 on."""
     assert waits(DGX_A100, "tree") == since(v2_18=14 * 4.0, v2_19=14 * 28.0, v2_23=8.4 + 14 * 4.0)
     four = DGX_A100.of(4)
     assert waits(four, "tree") == since(v2_18=14 * 4 + 4 * 14, v2_19=14 * 28 + 4 * 28, v2_23=8.4 + 14 * 4 + 4 * 14)
@@ -58,7 +57,6 @@ def test_trees_and_sums_in_the_switch_wait_as_each_release_says() -> None:
 
 
 def test_all_reduces_in_the_switch_are_five_sixths_of_their_channels_until_2_28() -> None:
-    """tuning.cc of 2.18.3, 2.20.3, 2.21.5, 2.22.3, 2.25.1, 2.26.2, 2.27.3; from 2.28.3 on nvlsEfficiency."""
     assert rates(DGX_H100, "nvls") == since(v2_18=8 * 40 * 5 / 6, v2_28=8 * 40 * 0.85 * 2 * 7 / 8 * 8 / 14)
     blackwell, rack = rates(DGX_B200, "nvls"), rates(NVL72, "nvls")
     assert before_2_28(blackwell) == [pytest.approx(8 * 80 * 5 / 6)] * 3
@@ -67,7 +65,6 @@ def test_all_reduces_in_the_switch_are_five_sixths_of_their_channels_until_2_28(
 
 
 def test_gathering_in_the_switch_is_rated_in_five_ways() -> None:
-    """Not at all in 2.18.3; 5/6, then all of the channels; without the own share in 2.27.3; by efficiency later."""
     expected = since(v2_18=0, v2_19=320 * 5 / 6, v2_23=320, v2_27=320 * 7 / 8, v2_28=320 * 0.85 * (7 / 8) ** 2)
     found = rates(DGX_H100, "nvls", collective="allgather")
     assert found | {"2.31": expected["2.31"]} == expected
@@ -75,7 +72,6 @@ def test_gathering_in_the_switch_is_rated_in_five_ways() -> None:
 
 
 def test_nvlstree_is_a_chain_then_the_slower_side_then_capped() -> None:
-    """tuning.cc of 2.18.3: 0.70 n / (2 (n - 1)), 19 us a step; of 2.20.3 to 2.27.3: 5/6; from 2.28.3 on a ceiling."""
     two, four = rates(DGX_H100.of(2), "nvlstree"), rates(DGX_H100.of(4), "nvlstree")
     assert two == since(v2_18=320 * 0.7, v2_19=320 * 5 / 6, v2_28=8 * 57.7 * 16 / 30)
     assert four == since(v2_18=320 * 0.7 * 4 / 6, v2_19=8 * 24 * 5 / 6, v2_28=8 * 45.5 * 32 / 62)
@@ -87,14 +83,12 @@ def test_nvlstree_is_a_chain_then_the_slower_side_then_capped() -> None:
 
 
 def test_blackwells_trees_were_twice_hoppers_until_2_28() -> None:
-    """In perChMaxTreeBws: twice Hopper's in 2.25.1, 2.26.2, 2.27.3; other ones in 2.28.3."""
     four = rates(DGX_B200.of(4), "tree")
     assert before_2_28(four) == [pytest.approx(8 * 48 * 0.92 / 2)] * 3
     assert four["2.28"] == pytest.approx(8 * 24.0 / 2)
 
 
 def test_short_messages_rates_grew_with_2_21() -> None:
-    """Hopper's llMaxBws within a node are Ampere's until 2.20.3, and a ring's LL a quarter or third of the links."""
     assert rates(DGX_H100, "ring", "ll") == since(v2_18=87.7 * 8 / 14, v2_21=141 * 8 / 14)
     assert rates(DGX_A100, "ring", "ll") == since(v2_18=240 / 4 * 8 / 14, v2_21=87.7 * 8 / 14)
     slow = System("box", "sm86", 4, "pcie", 24e9, cpu="amd")
@@ -105,7 +99,6 @@ def test_short_messages_rates_grew_with_2_21() -> None:
 
 
 def test_rings_over_nodes_had_two_more_hops_until_2_23() -> None:
-    """An all-reduce's nInterSteps are 2 n until 2.22.3, then 2 (n - 1); as many steps as there are stay the same."""
     two = DGX_A100.of(2)
     assert waits(two, "ring", "ll") == since(v2_18=6.6 + 26 * 1.0 + 4 * 2.7, v2_23=6.6 + 28 * 1.0 + 2 * 2.7)
     assert waits(two, "ring", "ll", "allgather") == since(v2_18=6.6 + 14 * 1.0 + 1 * 2.7)
@@ -113,14 +106,12 @@ def test_rings_over_nodes_had_two_more_hops_until_2_23() -> None:
 
 
 def test_single_gpus_of_many_nodes_changed_with_2_23() -> None:
-    """LL128 keeps 0.92 of the links and not 0.7, rings wait as trees do, and there is PAT: 0.85, from 2.24 on 0.75."""
     assert rates(ALONE, "ring", "ll128") == since(v2_18=0.7 * 48 * 8 / 14, v2_23=0.92 * 48 * 8 / 14)
     assert waits(ALONE, "ring", "ll", "allgather") == since(v2_18=6.6 + 7 * 2.7, v2_23=6.6 + 7 * 5.0)
     assert rates(ALONE, "pat", collective="allgather") == since(v2_18=0, v2_23=0.85 * 48, v2_24=0.75 * 48)
 
 
 def test_ll128_is_for_gpus_that_a_release_was_tested_on() -> None:
-    """The switch of capabilities in tuning.cc: 70, 80, 90; 100 and 120 from 2.25.1 on; all from 2.27.3 on."""
     for arch, first in (("sm70", 18), ("sm80", 18), ("sm90", 18), ("sm100", 25), ("sm86", 27), ("sm103", 27)):
         box = System("box", arch, 4, "nvswitch", 240e9)
         found = [version for version in KEPT if cell(box, version, "ring", "ll128")]
@@ -130,7 +121,6 @@ def test_ll128_is_for_gpus_that_a_release_was_tested_on() -> None:
 
 
 def test_the_search_ends_with_what_each_release_asks_of_it() -> None:
-    """Two rings over pairs from 2.26.2 on; NVLS's network side raised from 2.19.1 on, two ports merged from 2.20 on."""
     rings = [search(PAIRS, RELEASES[2, minor]).ring for minor in (18, 25, 26)]
     assert [(ring.channels, ring.intra) for ring in rings] == [(1, 20), (1, 20), (2, 10)]
     heads = [search(DGX_H100.of(2), RELEASES[2, minor]).nvls for minor in (18, 19)]

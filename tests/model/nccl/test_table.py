@@ -55,7 +55,6 @@ def protocols(system: System) -> set[str]:
 
 
 def test_every_cell_that_nccl_logged_is_computed_exactly() -> None:
-    """All collectives on 2, 4 and 6 H100, to the one decimal that NCCL prints; no cell where it logged no rate."""
     rated = 0
     for ranks, of_ranks in LOGGED.items():
         for collective, of_collective in of_ranks.items():
@@ -123,7 +122,6 @@ def test_the_search_ends_with_so_many_channels_of_a_speed() -> None:
 
 
 def test_nccl_selects_as_it_is_known_to() -> None:
-    """Rings for 4 H100 though NVLS measures faster; NVLS for 8; trees where latency counts and nodes are many."""
     for system, nbytes, expected in (
         (DGX_H100, 8, "ring/ll"),
         (DGX_H100, 2**33, "nvls/simple"),
@@ -138,7 +136,6 @@ def test_nccl_selects_as_it_is_known_to() -> None:
 
 
 def test_options_grow_with_their_size_and_are_the_sum_of_their_parts() -> None:
-    """Also for 100,000 GPUs; steps between nodes only where there are nodes; the same alone and in an array."""
     for system, collective in product(SYSTEMS, TABLED):
         choices = options(system, collective)
         assert choices, (system.title, collective)
@@ -156,7 +153,6 @@ def test_options_grow_with_their_size_and_are_the_sum_of_their_parts() -> None:
 
 
 def test_a_tree_is_corrected_by_the_logarithm_of_its_size() -> None:
-    """Below 64 bytes and from 512 MiB on it is not; each power of two has its own factor, up to the last byte."""
     tree = replace(named(DGX_H100)["tree", "simple"], base=0.0, intra=0.0)
     for place, factor in enumerate(TREE_CORRECTION["simple"]):
         for nbytes in (64 * 2**place, 128 * 2**place - 1):
@@ -178,7 +174,6 @@ def test_a_tree_is_corrected_by_the_logarithm_of_its_size() -> None:
 
 
 def test_a_ring_over_nodes_waits_longer_from_its_plateau_on() -> None:
-    """64 bytes for every rank and running channel; 1.4 times, before Ampere 1.9 times."""
     ring = named(DGX_H100.of(2))["ring", "simple"]
     assert ring.plateau_from == 64 * 16 * 16
     step = ring.seconds(ring.plateau_from) - ring.seconds(ring.plateau_from - 1)
@@ -202,7 +197,6 @@ def test_small_messages_have_few_channels() -> None:
 
 
 def test_ll128_needs_nvlink_and_no_host_bridge_and_efa_knows_simple_alone_before_hopper_or_without_gpudirect() -> None:
-    """Elsewhere its 128 bytes may arrive in pieces; EFA's rule is for nodes; who asks for another protocol gets it."""
     pcie = System("box", "sm89", 4, "pcie", 24e9, nics=Nics(1, 12.5e9, "ib"))
     assert ("ring", "ll128") in named(DGX_H100.of(2))
     assert ("ring", "ll128") not in named(pcie)

@@ -69,7 +69,6 @@ def shares(flows: int, seed: int, order: Callable[[np.random.Generator], Integer
 
 
 def test_static_hashing_costs_what_simulations_say() -> None:
-    """The mean NIC of a shift between leaves, which collides once; the slowest, at which a ring runs; of more NICs."""
     for flows, mean, slowest, of_more in ((1, 0.74, 0.26, 0.22), (4, 0.94, 0.42, 0.39)):
         several = [shares(flows, seed, shifted).mean() for seed in range(5)]
         assert np.mean(several) == pytest.approx(mean, abs=0.012), flows
@@ -124,7 +123,6 @@ def test_a_hashed_flow_comes_down_from_the_switch_that_it_went_up_to() -> None:
 
 
 def test_an_all_to_all_falls_by_the_oversubscription_of_what_leaves_a_leaf() -> None:
-    """The closed form: inter-node time times r times the share that crosses, where that is more than 1."""
     for ratio, first, nodes in ((1.0, "tor", 128), (2.0, "leaf", 64), (4.0, "tor", 64), (8.0, "leaf", 128)):
         tiers = (Tier(first, 32, ratio), Tier("spine", paths=16, radix=0))
         crossing = (nodes - 32) / (nodes - 1)
@@ -137,7 +135,6 @@ def test_an_all_to_all_falls_by_the_oversubscription_of_what_leaves_a_leaf() -> 
 
 
 def test_a_failed_uplink_takes_its_share_and_static_hashing_avoids_it_but_not_a_slow_one() -> None:
-    """Adaptive routing spreads what is left: 1/k less above that leaf, half of that if halved."""
     for paths in (4, 16):
         whole = system(4096, (Tier("leaf", 32), Tier("spine", 0, paths=paths)), nics=1)
         ring = [solve(Scenario(whole, (Fault("leaf3:spine1", left),)), "ring", 2) for left in (0.0, 0.5)]

@@ -72,7 +72,6 @@ def test_several_are_taken_together_and_the_last_word_holds() -> None:
 
 
 def test_queue_pairs_oversubscription_and_the_order_of_nodes_change_the_factor() -> None:
-    """In order one NIC of 32 leaves its leaf; in random order nearly all do."""
     shares = [factor(SYSTEM, f"ecmp={flows}") for flows in (1, 4, 16)]
     assert shares == sorted(set(shares))
     assert factor(SYSTEM, "ecmp=4", "oversubscription=4") < 0.5 * shares[1]
@@ -145,7 +144,6 @@ def test_a_narrow_network_slows_in_bounds_and_never_less_for_more_bytes() -> Non
 
 
 def test_cards_are_changed_by_the_keys_of_a_system_s_file() -> None:
-    """Every key of [nic] is one; slower or fewer cards last longer, and a value that cannot be is named."""
     system = load("dgx-h100").of(4)
     assert WHAT_IFS.keys() >= {"sharp"} | {f"nic.{key}" for key in NicTable.__struct_fields__ if key != "sharp"}
     large = [replace(case(), nbytes=2**33, ranks=32)]

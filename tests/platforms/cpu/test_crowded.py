@@ -20,7 +20,6 @@ print({MPI.THREAD_FUNNELED: "funneled", MPI.THREAD_MULTIPLE: "multiple"}[MPI.Que
 
 
 def test_more_processes_than_cores_are_crowded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A launcher that binds a rank to its core leaves the others' to the others."""
     parent = os.getppid()
     for own, of_parent, started, crowded in (
         (2, 2, 2, False),
@@ -41,7 +40,6 @@ def no_such_process() -> NoReturn:
 
 
 def test_mpi_yields_only_where_ranks_share_a_core() -> None:
-    """MPICH does if it was told of several threads, and then takes a lock in each call."""
     for ranks, level in ((1, "funneled"), (2, "multiple")):
         done = subprocess.run(
             [mpiexec(), "-n", str(ranks), sys.executable, "-c", LEVELS],

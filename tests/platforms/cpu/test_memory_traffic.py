@@ -19,7 +19,6 @@ KIB, MIB = 2**10, 2**20
 
 
 def test_stores_go_past_the_caches_from_where_that_is_faster_for_good() -> None:
-    """In packs of 16 bytes."""
     for name, seconds, chosen in (
         ("nothing measured", {}, UNMEASURED),
         ("no shared cache", {16 * KIB: (2.0, 1.0), MIB: (2.0, 1.0)}, 16 * KIB // 16),
@@ -33,7 +32,6 @@ def test_stores_go_past_the_caches_from_where_that_is_faster_for_good() -> None:
 
 
 def test_beyond_the_caches_is_four_times_as_large() -> None:
-    """An all-reduce of 2 ranks reads and writes 4 S out of place, and 2 S in place."""
     for nbytes, in_place, large in (
         *((MIB, False, True), (MIB - 4, False, False)),
         *((2 * MIB, True, True), (2 * MIB - 4, True, False)),
@@ -43,7 +41,6 @@ def test_beyond_the_caches_is_four_times_as_large() -> None:
 
 
 def test_the_traffic_of_a_share_is_as_many_lines_and_no_more() -> None:
-    """What is copied comes from the source, all of the target is written, and nothing behind it."""
     aligned = np.zeros(64 * 302 // 4, np.uint32)
     source = aligned[-aligned.ctypes.data % 64 // 4 :][: 64 * 301 // 4]
     source[:] = np.arange(1, source.size + 1)
@@ -87,7 +84,6 @@ def test_ranks_measure_floors_of_every_case_beyond_the_caches_and_spoil_no_resul
 
 
 def test_shares_of_the_ranks_add_up() -> None:
-    """Each moves as many lines, in each kind of stores."""
     one = case("allgather", 4 * MIB, ranks=4)
     for way, streamed in zip(memory_traffic.copies(one, 4096, 8192), (0, 1, 2), strict=True):
         assert way == (4096, 4 * MIB // 4 // 64, 8192, 4 * 4 * MIB // 4 // 64, streamed)

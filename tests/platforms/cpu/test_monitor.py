@@ -41,7 +41,6 @@ def in_children(count: int, act: Callable[[int], None]) -> list[int]:
 
 
 def test_more_processes_than_cores_count_without_losing_one_and_take_turns(shared: tuple[Monitor, Numbers]) -> None:
-    """Reading, pausing and writing back inside the lock; then each waits for the one before."""
     monitor, numbers = shared
 
     def count(own: int) -> None:
@@ -70,8 +69,6 @@ def test_a_wait_for_what_never_comes_ends_in_time_and_sleeps(shared: tuple[Monit
 
 
 def test_a_process_that_dies_inside_is_noticed(shared: tuple[Monitor, Numbers]) -> None:
-    """Nobody waits for it for ever."""
-
     def die(_: int) -> None:
         with shared[0].held():
             os._exit(0)

@@ -30,7 +30,6 @@ def test_every_rank_is_late_in_turn_and_in_odd_calls_as_in_even_ones() -> None:
 
 
 def test_small_operations_are_called_hundreds_of_times_and_large_ones_twice() -> None:
-    """So that it costs little: a few milliseconds, or as many calls as it takes for every rank to be late once."""
     for nbytes, seconds, sampling, ranks, calls in (
         (8, 1e-7, Sampling(), 2, 256),
         (8, 1e-4, Sampling(), 2, 33),

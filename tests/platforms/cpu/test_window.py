@@ -54,7 +54,6 @@ def test_what_fails_on_one_rank_is_one_error_on_all() -> None:
 
 
 def test_ranks_of_several_machines_share_within_theirs_alone() -> None:
-    """MPICH can take odd and even ranks for two machines."""
     said = ranks_say(ranks=4, MPIR_CVAR_ODD_EVEN_CLIQUES="1")
     assert [one["ranks"] for one in said] == [[0, 2], [1, 3], [0, 2], [1, 3]]
     assert said[2]["came"] == [100, 0, 102, 0]
@@ -77,7 +76,6 @@ def descendants(pid: int) -> list[int]:
 
 
 def test_kill_9_of_all_ranks_at_once_leaves_no_memory() -> None:
-    """Nobody had a chance to tidy up, and nothing of the window is in /dev/shm or mapped by anyone."""
     held = subprocess.Popen(command("hold", 2, 2**22), cwd=ROOT, env=of_a_user(), stdout=subprocess.PIPE, text=True)
     assert held.stdout
     assert [held.stdout.readline(), held.stdout.readline()] == ["ready\n", "ready\n"]

@@ -43,7 +43,6 @@ def test_without_nvml_the_header_has_what_cuda_knows_and_the_reason(tmp_path: Pa
 
 
 def test_what_nccl_prints_is_kept_and_named_where_it_hangs(tmp_path: Path) -> None:
-    """In the run's folder, a file for each set of ranks; or where the user has sent it.  Of the library's rows only."""
     theirs = tmp_path / "theirs"
     ours = [tmp_path / "out" / name for name in ("nccl-debug-2.log", "nccl-debug-3.log")]
     for variables, kept in (({}, ours), ({FILE: str(theirs)}, [theirs, theirs])):

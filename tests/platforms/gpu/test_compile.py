@@ -68,7 +68,6 @@ def test_the_line_of_a_log_that_says_what_is_wrong_is_shown() -> None:
 
 
 def test_an_error_in_a_source_is_found_in_its_file_at_its_line() -> None:
-    """Of a header, as NVRTC calls it; for a missing file, the line that includes it."""
     compiler = real_names.cupy().cuda.compiler
     for wrong, words in (
         ("__device__ int x = ;", "expected an expression"),
@@ -83,7 +82,6 @@ def test_an_error_in_a_source_is_found_in_its_file_at_its_line() -> None:
 
 
 def test_every_device_that_is_used_and_no_other_has_its_kernel_before_the_first_launch() -> None:
-    """CUDA would else load it at its first launch, perhaps while a peer spins; one that cannot is enough to say so."""
     assert [function._device for function in compiled(Machine(3), 2, 0).functions] == [2, 0]
     with pytest.raises(PlatformError, match=r"^ring\.cu could not be compiled for float sum: CUDA_ERROR_NO_BINARY"):
         compiled(Machine(2, refusals={1: CUDADriverError(NO_BINARY)}), 0, 1)

@@ -31,7 +31,6 @@ def test_every_function_that_is_called_was_compared() -> None:
 
 
 def test_an_address_is_traced_to_its_allocation_and_what_the_driver_refuses_is_named(tmp_path: Path) -> None:
-    """By ctypes, in a library that knows two allocations; addresses and sizes beyond 32 bits come through whole."""
     library = ctypes.CDLL(str(build_driver(tmp_path, devices=1)))
     for start, nbytes in ((2**40, 0x2000), (2**40 + 0x2000, 2**33)):
         library.made_up_allocate(ctypes.c_uint64(start), ctypes.c_size_t(nbytes))

@@ -83,7 +83,6 @@ def right(platform: Any, case: Case, launches: int) -> bool:
     "places", [((1, 3), (2, 4)), pytest.param(((1, 2), (1, 4), (2, 2), (3, 5)), marks=pytest.mark.full)], ids=str
 )
 def test_whatever_the_order_the_result_is_right(places: Any, opened: Open) -> None:
-    """Several operations back to back, each stream the slow one by turns; sizes with short and empty chunks."""
     for devices, ranks in places:
         for graph, in_place in ((True, False), (True, True), (False, False), (False, True)):
             machine = Machine(devices)
@@ -135,7 +134,6 @@ def test_one_graph_holds_all_ranks_and_is_timed_to_its_end(opened: Open) -> None
 def test_an_operation_that_is_watched_goes_at_the_devices_pace_not_the_hosts(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The host takes a second for each action that it notes; ranks that the launch queue may not hold are not gated."""
     machine, case = Machine(1), a_case(2)
     platform = opened(machine, 2)
     ring = RING.prepare(case, platform)

@@ -98,7 +98,6 @@ def test_a_row_says_what_ran(platform: Any) -> None:
 
 @pytest.mark.parametrize(("name", "nodes"), [("nccl@symmetric", 1), ("nccl@copy-engine", 6)])
 def test_graphs_keep_to_a_quarter_of_the_launch_queue_by_their_nodes(name: str, nodes: int, platform: Any) -> None:
-    """Copy engines take three nodes an operation for each rank, NCCL's kernels one."""
     machine, home = platform.machine, implementations()[name].home(platform, a_case())
     prepared = implementations()[name].prepare(a_case("allgather", nbytes=8), home)
     most = LAUNCH_QUEUE // 4 // (2 * nodes)  # in graphs of two ranks
@@ -229,7 +228,6 @@ def test_the_quickest_launch_of_the_slowest_process_counts_without_what_the_gpu_
 
 
 def test_no_pass_is_made_for_operations_of_which_nccls_log_says_nothing(platform: Any) -> None:
-    """Of sends and receives; a pass captures an operation.  Paths have an all-to-all of NCCL's own."""
     silent = ("sendrecv", "nccl"), ("pingpong", "nccl"), ("sendrecv", "nccl@copy-engine")
     for name, way in (("allreduce", "nccl"), ("alltoall", "nccl@copy-engine"), *silent):
         before, home = platform.machine.captures, implementations()[way].home(platform, a_case())
@@ -249,7 +247,6 @@ STRUCTURES = {"ncclConfig_t": Config, "ncclSimInfo_t": SimInfo}
 
 
 def test_functions_and_structures_are_those_of_nccls_headers_and_libraries() -> None:
-    """Those of six releases, as tools/gpu/nccl_interface.py read them from NVIDIA's wheels."""
     assert {release[:4] for release in INTERFACE} == {"2.27", "2.28", "2.29", "2.30", "2.31", "2.32"}
     for release, said in INTERFACE.items():
         for name, kinds in FUNCTIONS.items():

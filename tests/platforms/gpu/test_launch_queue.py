@@ -26,7 +26,6 @@ def test_an_operation_takes_as_long_however_many_are_in_a_sample(opened: Open) -
 
 
 def test_a_sample_of_several_replays_has_as_many_operations(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sums in place pile up: two ranks double them with every operation but the first."""
     monkeypatch.setattr(timing, "LAUNCH_QUEUE", 16)
     case = a_case(in_place=True, dtype=DATATYPES["uint32"])
     # A graph of each rank, one of all, one kernel's, and none where the host drives it.

@@ -76,7 +76,6 @@ def expect_right(platform: Any, one: Case, name: str = "nvls", calls: int = 2) -
 
 
 def test_every_length_is_reduced_on_every_rank(opened: Open) -> None:
-    """In place and out of place; memory with a multicast address is ordinary memory to other implementations."""
     for ranks in (2, 3):
         platform = opened(ranks, ranks)
         for nbytes in (4, 12, 500, 4096, 99_996):
@@ -87,7 +86,6 @@ def test_every_length_is_reduced_on_every_rank(opened: Open) -> None:
 
 
 def test_only_nvls_works_in_memory_of_the_switch_and_that_is_made_when_first_asked_for(opened: Open) -> None:
-    """So `nccl` has memory of cudaMalloc whatever else is measured; kernels that give up there are seen as well."""
     platform = opened(2, 2, ("nccl", "nvls"))
     assert platform.library.empty
     home, others = NVLS.home(platform, a_case(2, 8)), implementations()["nccl"].home(platform, a_case(2, 8))
@@ -158,7 +156,6 @@ def allocated(machine: Machine) -> SwitchMemory:
 
 
 def test_whatever_call_fails_nothing_is_kept_but_what_cannot_be_undone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reason names the call; a driver that has failed for good does not keep the process from ending."""
     for failing in range(STEPS):
         machine = Machine(2)
         library = with_switch(machine, monkeypatch, failing=failing)
@@ -180,7 +177,6 @@ def test_whatever_call_fails_nothing_is_kept_but_what_cannot_be_undone(monkeypat
 
 
 def test_the_switch_adds_every_bucket_of_a_step_where_it_lies(opened: Open) -> None:
-    """The switch's addresses are those of the bucket, too; in place and out of place."""
     platform = opened(2, 2)
     for schedule in (name for name, one in SCHEDULES.items() if "gpu" in one.platforms):
         for in_place in (False, True):

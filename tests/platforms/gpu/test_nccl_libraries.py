@@ -80,7 +80,6 @@ def test_what_is_no_nccl_is_refused_in_a_line(tmp_path: Path) -> None:
 def test_rows_of_two_releases_stay_apart_and_say_which_they_are_of(
     releases: Mapping[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first library's ranks alone measure what does not call it."""
     monkeypatch.delenv(NCCL_LIBRARY)
     words = ("--nccl", ",".join(str(releases[name]) for name in (OLD, NEW)), "--out", "out")
     done = on_gpus(tmp_path, *SWEEP, *words, devices=2, variables={"NCCL_DEBUG": "INFO"})
@@ -128,7 +127,6 @@ def test_the_release_that_ranks_load_by_themselves_keeps_its_name(releases: Mapp
 def test_nccl_2_31_has_no_algorithm_for_what_the_variables_leave_out(
     version: int, algorithms: str, protocols: str, has: bool, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The call would fail: the row is skipped with what to set instead, with which there is one."""
     monkeypatch.setenv("NCCL_ALGO", algorithms)
     monkeypatch.setenv("NCCL_PROTO", protocols)
     monkeypatch.delenv(NCCL_LIBRARY)

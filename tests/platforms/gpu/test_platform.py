@@ -75,7 +75,6 @@ ANY = [*FLOAT, ("half", "avg"), ("bfloat16", "max"), ("uint8", "prod"), ("int64"
     ids=str,
 )
 def test_any_sequence_of_calls_is_right(ranks: int, arithmetic: Any, opened: Open) -> None:
-    """Different implementations, lengths, types and places after each other on the same windows."""
     platform = opened(
         Machine(1, multiprocessors=8), ranks=ranks, sizes=(160000,), dtypes=(DATATYPES["int64"],), implementations=ALL
     )
@@ -113,7 +112,6 @@ def test_any_sequence_of_calls_is_right(ranks: int, arithmetic: Any, opened: Ope
 
 
 def test_numbers_of_blocks_that_divide_nothing_give_right_results(opened: Open) -> None:
-    """A GPU's multiprocessors divided by ranks are rarely a power of two; slots must be whole packs all the same."""
     for multiprocessors in (5, 13, 27):
         platform = opened(Machine(1, multiprocessors=multiprocessors), ranks=2)
         for name in ("ring-pipelined", "ring-ll", "two-shot", "one-shot-ll"):
@@ -122,7 +120,6 @@ def test_numbers_of_blocks_that_divide_nothing_give_right_results(opened: Open) 
 
 
 def test_auto_picks_by_size_and_the_next_best_where_kernels_cannot_use_a_peers_memory(opened: Open) -> None:
-    """What it picks finds its FIFO though only auto was asked for; copies and events need no peer access."""
     whole = opened(Machine(2), implementations=("auto",), sizes=(280000,))
     parted = opened(Machine(2, without_peers={(0, 1)}))
     for platform, nbytes, rung in (
@@ -162,7 +159,6 @@ def test_nccl_connects_its_ranks_before_anything_is_captured(opened: Open) -> No
 
 
 def test_the_time_that_the_host_takes_to_enqueue_is_not_measured(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All ranks are held back until the last is enqueued, and until every process has enqueued its own."""
     machine = Machine(3)
     platform = opened(machine, ranks=3)
     prepared = prepare("nccl", a_case(ranks=3), platform)
@@ -181,7 +177,6 @@ def test_the_time_that_the_host_takes_to_enqueue_is_not_measured(opened: Open, m
 
 
 def test_a_gate_that_opened_by_itself_is_noticed(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranks that did not start together were not timed together."""
     machine = Machine(2)
     platform = opened(machine)
     prepared = prepare("nccl", a_case(), platform)
@@ -222,7 +217,6 @@ def test_a_wrong_element_is_reported_with_rank_index_and_values(opened: Open) ->
 
 
 def test_the_result_of_the_last_run_is_no_result(opened: Open) -> None:
-    """Even of the same data: filling spoils what was received."""
     platform = opened(Machine(1))
     for name in implementations()["nccl"].collectives:
         assert flaw("nccl", a_case(name), platform) is None, name
@@ -249,7 +243,6 @@ def test_a_grid_that_cannot_be_resident_is_refused(opened: Open) -> None:
 
 
 def test_old_nccl_is_skipped_only_where_ranks_share_a_gpu(opened: Open) -> None:
-    """It compares bus ids, so slices of one GPU are one to it, and it would fail in its own words."""
     for shared in ({"devices": 1}, {"devices": 2, "buses": {1: 0}}):
         with pytest.raises(Unsupported, match=r"NCCL 2\.23\.4 has no ranks that share a GPU, 2\.30 has: upgrade"):
             prepare("nccl", a_case(), opened(Machine(**shared, nccl_version=22304)))
@@ -257,7 +250,6 @@ def test_old_nccl_is_skipped_only_where_ranks_share_a_gpu(opened: Open) -> None:
 
 
 def test_versions_of_nccl_are_read_as_its_header_codes_them() -> None:
-    """NCCL_VERSION of nccl.h: X*1000 + Y*100 + Z up to 2.8, X*10000 + Y*100 + Z from 2.9 on."""
     wanted = {2408: "2.4.8", 2804: "2.8.4", 20901: "2.9.1", 21905: "2.19.5", 23007: "2.30.7"}
     assert {code: nccl.in_words(code) for code in wanted} == wanted
 
@@ -272,7 +264,6 @@ def test_nccl_gets_a_power_of_two_of_ctas_that_leaves_room_for_all_and_no_cluste
 
 
 def test_nccl_is_only_told_of_sharing_where_there_is_some(opened: Open) -> None:
-    """Its row says what limits it, and what it lacks where one process has several GPUs."""
     apart = opened(Machine(2))
     assert str(apart.note) == ""
     assert "NCCL_MAX_CTAS" not in os.environ
@@ -293,7 +284,6 @@ def test_nccl_is_told_that_its_graphs_run_alone_unless_the_user_says_else(
 
 
 def test_slices_of_one_gpu_are_not_shared(opened: Open) -> None:
-    """MIG slices have one bus id and UUIDs of their own: each rank has its slice, with all of its multiprocessors."""
     platform = opened(Machine(2, buses={1: 0}))
     assert str(platform.note) == ""
     assert platform.launcher.blocks(1000) == 64
@@ -303,7 +293,6 @@ def test_slices_of_one_gpu_are_not_shared(opened: Open) -> None:
 
 
 def test_uuids_are_compared_as_far_as_cuda_says_them(opened: Open) -> None:
-    """CuPy ends them with the first zero, and may read on where there is none."""
     for first, second, shared in (
         (None, None, True),  # a CUDA that knows none: by their bus ids they are one
         (b"\1\2", b"\1\3", False),
@@ -350,7 +339,6 @@ def test_what_keeps_the_platform_from_opening_is_said_in_one_line(
 
 
 def test_one_call_is_in_flight_at_a_time(opened: Open) -> None:
-    """Kernels share windows, so all that a device is given to run goes through one stream, whoever enqueues it."""
     platform, case = opened(Machine(2), ranks=3, implementations=ALL), a_case(ranks=3)
     ways = sorted(LADDER, key=lambda one: not one.wire)  # the last result is exact
     operations = [prepare(way, case, platform) for way in ways]
@@ -370,7 +358,6 @@ def test_one_call_is_in_flight_at_a_time(opened: Open) -> None:
 
 
 def test_what_the_host_fetches_lies_behind_all_that_the_stream_was_given(opened: Open) -> None:
-    """Nothing runs here until somebody waits for it; a copy to the host waits for the default stream alone."""
     machine, case = Machine(1), a_case()
     platform = opened(machine)
     platform.checker.fill(case, 7)
@@ -383,7 +370,6 @@ def test_what_the_host_fetches_lies_behind_all_that_the_stream_was_given(opened:
 def test_the_gpu_that_failed_is_named_although_another_one_waits_for_it_for_ever(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CUDA's error is the failing device's alone; the kernels of its peers spin on."""
     platform = opened(Machine(2))
     prepared = prepare("nccl", a_case(), platform)
     platform.clock.time(prepared, 1)
@@ -404,7 +390,6 @@ def test_the_gpu_that_failed_is_named_although_another_one_waits_for_it_for_ever
 
 
 def test_an_nccl_that_hangs_at_first_is_given_up_in_time(opened: Open) -> None:
-    """Nor does anything wait for it when the platform is closed."""
     for hangs, doing, kind in (
         ("start", "start", StartFailed),
         ("operation", "carry out its first operation", TimedOut),
@@ -420,7 +405,6 @@ def test_an_nccl_that_hangs_at_first_is_given_up_in_time(opened: Open) -> None:
 
 
 def test_an_nccl_that_knows_why_nothing_goes_on_is_quoted(opened: Open) -> None:
-    """Of a peer that is gone nothing is waited for."""
     for status, words in {6: "NCCL_ERROR_REMOTE_ERROR: ", **cuda.NEWER_STATUSES, 9: "an error that CuPy "}.items():
         platform = opened(Machine(2, nccl_hangs="operation", network_error=status), sampling=IMPATIENT)
         with pytest.raises(CaseFailed, match=f"^while NCCL connected its ranks: {words}"):
@@ -429,7 +413,6 @@ def test_an_nccl_that_knows_why_nothing_goes_on_is_quoted(opened: Open) -> None:
 
 
 def test_a_world_has_room_for_its_ranks_and_one_device_is_for_ranks_of_one_process() -> None:
-    """Processes that share a GPU are two programs, for which nothing promises the narrower scope."""
     rooms = {1: 8, 2: 8, 8: 8, 9: 16, 72: 128, 128: 128, 500: 128}
     assert {ranks: launch.room_for(ranks) for ranks in rooms} == rooms
     for device, processes, alone in (
@@ -452,7 +435,6 @@ def beyond(platform: Any, rank: int) -> float:
 
 
 def test_moments_are_off_by_no_more_than_is_said_also_after_a_clock_ran_away(opened: Open) -> None:
-    """Before every series clocks are set: what a device's clock gained is not handed on."""
     machine = Machine(2)
     platform = opened(machine)
     machine.clock = Skewed()

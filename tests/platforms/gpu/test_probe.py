@@ -45,7 +45,6 @@ def _only_made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 
 
 def test_without_a_driver_there_is_no_gpu_and_no_word() -> None:
-    """Nothing is missing on a machine that has none."""
     assert probe.memories() == ()
     assert not probe.installed()
     assert probe.obstacle() == ""
@@ -53,7 +52,6 @@ def test_without_a_driver_there_is_no_gpu_and_no_word() -> None:
 
 
 def test_the_driver_is_asked_for_its_gpus_by_a_child(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CUDA is not touched in this process."""
     for devices, status in ((2, 0), (0, 0), (2, 100)):
         build(devices, status)
         assert probe.memories() == (() if status else tuple(2**33 + i for i in range(devices)))
@@ -61,7 +59,6 @@ def test_the_driver_is_asked_for_its_gpus_by_a_child(build: Build, monkeypatch: 
 
 
 def test_a_driver_that_shows_no_gpu_says_why(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the driver's words, if it has any, and never in more than a line."""
     hows: list[tuple[dict[str, Any], str]] = [
         ({"status": 100, "words": "no CUDA-capable device"}, "cuInit fails with error 100 (no CUDA-capable device)"),
         ({"status": 803}, "cuInit fails with error 803"),
@@ -76,7 +73,6 @@ def test_a_driver_that_shows_no_gpu_says_why(build: Build, monkeypatch: pytest.M
 
 
 def test_what_may_be_the_cause_is_named(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Devices that may not be opened, and GPUs that the user hides."""
     (tmp_path / "nvidia0").symlink_to(os.devnull)
     build(status=100)
     assert "permission" not in probe.refusal()
@@ -88,7 +84,6 @@ def test_what_may_be_the_cause_is_named(build: Build, tmp_path: Path, monkeypatc
 def test_a_driver_that_hangs_is_an_error_for_gpus_and_a_word_for_auto(
     build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After its patience; whoever asked for GPUs must not get the CPU."""
     build(1, delay=600_000)
     monkeypatch.setattr(probe, "_TIMEOUT", 0.5)
     assert "did not answer within 0.5 s" in probe.obstacle()
@@ -100,7 +95,6 @@ def test_a_driver_that_hangs_is_an_error_for_gpus_and_a_word_for_auto(
 def test_a_cupy_that_cannot_use_the_gpus_is_told_and_one_that_works_is_no_obstacle(
     build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The real CuPy finds no GPU behind a driver of few functions; made-up ones are too new for it, or broken."""
     build(2)
     with monkeypatch.context() as real:
         real.setenv("LD_LIBRARY_PATH", str(tmp_path))
@@ -120,7 +114,6 @@ def test_a_cupy_that_cannot_use_the_gpus_is_told_and_one_that_works_is_no_obstac
 
 
 def test_auto_never_falls_back_in_silence(collbench: Command, build: Build, tmp_path: Path) -> None:
-    """One line on stderr says so, and the command goes on with the CPU."""
     build(status=100, words="no device")
     done = collbench("topo", "auto", LD_LIBRARY_PATH=str(tmp_path))
     assert done.returncode == 0, done.stderr
@@ -132,7 +125,6 @@ def test_auto_never_falls_back_in_silence(collbench: Command, build: Build, tmp_
 def test_a_driver_that_starts_slowly_is_waited_for_with_a_word(
     build: Build, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Once, after some seconds, and the GPUs are taken in the end."""
     monkeypatch.setattr(probe, "broken", cache(lambda: ""))
     for delay, patience, words in ((1500, 0.5, [notices.DRIVER]), (0, 300, [])):
         build(2, delay=delay)

@@ -63,7 +63,6 @@ RIGHT = ("every_case", "all_on_one_gpu", "two_nodes", "near_their_gpus")
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
 def test_every_implementation_gives_every_rank_what_the_definition_says(ranks: int, tmp_path: Path) -> None:
-    """Four have two on each GPU; the made-up CUDA refuses to free what a process still has open."""
     said = played(tmp_path, ranks, *RIGHT)
     everyone = said("every_case")
     found = same([report["found"] for report in everyone])
@@ -158,7 +157,6 @@ def test_what_one_process_lacks_or_fails_of_is_told_and_decided_alike_by_all(tmp
 
 @pytest.mark.full
 def test_all_processes_simulate_together_or_none_does(tmp_path: Path) -> None:
-    """The largest estimate counts; where one process cannot even ask, the others do not: planning may connect ranks."""
     names = ("nccl_expects_more_of_one", "nccl_cannot_say_on_one", "one_has_no_function_to_ask")
     said = played(tmp_path, 2, *names)
     expected = [[pytest.approx(15e-6), "right", 2], [pytest.approx(12.5e-6), "right", 2], [None, "right", 0]]
@@ -187,7 +185,6 @@ def test_the_processes_of_each_node_are_dealt_its_gpus_in_turn(monkeypatch: pyte
 def test_a_process_is_bound_next_to_its_gpu_where_no_launcher_bound_its_neighbours(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To what it may use; nowhere without a word of Linux, or where it may use none of these cores."""
     root = tree({"sys/bus/pci/devices/0000:0a:00.0/local_cpulist": "0-3,8-11"})
     bound: list[set[int]] = []
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: bound.append(cores))
@@ -223,7 +220,6 @@ SWEEP = ("-b", "64", "-e", "64", "-n", "2", "--no-plot", "--out", "out")
 
 @pytest.mark.full
 def test_processes_measure_nccls_fast_paths(mpirun: Mpirun, tmp_path: Path) -> None:
-    """One rank a process, whose windows all of them make together; what ran is said by the first one's log."""
     simulation = {"extension": str(build_extension(tmp_path / "nccl"))}
     done = mpirun("sweep", "--impl", "nccl,paths,one-shot", *SWEEP, devices=2, simulation=simulation)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -244,7 +240,6 @@ def test_a_scan_names_the_slow_one_of_three_processes_of_which_one_waits_in_ever
 
 
 def test_mpirun_all_reduce_perf_lists_every_ranks_gpu(mpirun: Mpirun, tmp_path: Path) -> None:
-    """By its own name and number, as the run file has them: the header that it is printed from was never in a file."""
     some = ("-b", "64", "-e", "100", "-n", "2", "-G", "1", "--impl", "nccl", "--out", "out")
     done = mpirun("all_reduce_perf", *some, devices=2)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -42,7 +42,6 @@ def estimated(platform: Any, case: Case | None = None) -> float | None:
 
 
 def test_every_collective_that_nccl_has_is_simulated_and_no_send_or_receive(extension: Path, opened: Open) -> None:
-    """NCCL would find those in its next group; then the made-up one moves bytes twice, or has a send too many."""
     for name in NCCL.collectives:
         simulation = Simulation(extension, expects=35.5)
         estimate = estimated(opened(simulation, ranks=3), a_case(name, 960, 3))
@@ -54,7 +53,6 @@ def test_every_collective_that_nccl_has_is_simulated_and_no_send_or_receive(exte
 
 
 def test_simulating_carries_nothing_out_and_leaves_no_group_open(extension: Path, opened: Open) -> None:
-    """What is simulated leaves the buffers as they were filled."""
     platform, case = opened(Simulation(extension)), a_case(nbytes=960)
     prepare(NCCL, case, platform)
     platform.checker.fill(case, 1)

@@ -57,7 +57,6 @@ def opened(opened: Open) -> Open:
     "places", [((1, 2), (2, 3)), pytest.param(((1, 1), (2, 4), (4, 4)), marks=pytest.mark.full)], ids=str
 )
 def test_a_step_is_right_whoever_communicates_and_wherever(places: Any, opened: Open) -> None:
-    """In buckets of which the last is smaller; or it is skipped with a reason that is just."""
     for (devices, ranks), in_place in product(places, (False, True)):
         platform = opened(Machine(devices), ranks, in_place, names=ALL if ranks == 2 else EXACT)
         ways = [way for way in ON_GPU if ranks == 2 or not way.wire]
@@ -77,7 +76,6 @@ def test_a_step_is_right_whoever_communicates_and_wherever(places: Any, opened: 
 
 
 def test_whichever_stream_is_late_its_moments_follow_each_other(opened: Open) -> None:
-    """A stream comes to an event as late as it likes, so whatever is to be in order waits for what comes before."""
     machine = Machine(1)
     platform = opened(machine, 2, names=("ring-events",))
     platform.compute.products(STEP.size)
@@ -104,7 +102,6 @@ def expect_sensible(result: Any, schedule: str, ranks: int) -> None:
 def test_whichever_stream_is_late_a_bucket_waits_for_its_products_and_a_step_for_the_last_one(
     places: Any, opened: Open
 ) -> None:
-    """The next step's products would be those of weights that the last one's gradients have not changed yet."""
     for (devices, ranks), schedule, everywhere in product(places, BOTH, (False, True)):
         machine = Machine(devices)
         platform = opened(machine, ranks, names=("ring-flags",))
@@ -117,7 +114,6 @@ def test_whichever_stream_is_late_a_bucket_waits_for_its_products_and_a_step_for
 
 
 def test_a_bucket_is_communicated_while_the_next_is_computed(opened: Open) -> None:
-    """Where its stream goes on whenever it can; one part after the other nothing of the kind happens."""
     machine = Machine(2)
     platform = opened(machine, 2, names=("ring-flags",))
     platform.compute.products(STEP.size)
@@ -131,7 +127,6 @@ def test_a_bucket_is_communicated_while_the_next_is_computed(opened: Open) -> No
 
 
 def test_collectives_go_before_products_where_a_gpu_can_choose(opened: Open) -> None:
-    """CUDA: smaller numbers are more urgent, and what is beyond a device's range counts as the nearest in it."""
     platform = opened(Machine(2), 4)
     streams = platform.compute.products(STEP.size).streams
     assert {rank_stream.stream.priority for rank_stream in platform.streams.values()} == {-5}
@@ -150,7 +145,6 @@ def test_matrices_that_cannot_be_multiplied_are_said_in_one_line(opened: Open) -
 
 
 def test_one_wrong_element_is_seen_on_the_device_and_named_until_the_chain_starts_anew(opened: Open) -> None:
-    """A product that leaves its result as it was, too, and NaN, which is equal to nothing."""
     machine = Machine(2)
     platform = opened(machine, 2)
     products = platform.compute.products(STEP.size)
@@ -182,7 +176,6 @@ def test_one_wrong_element_is_seen_on_the_device_and_named_until_the_chain_start
 
 
 def test_what_is_right_is_compared_on_the_device_and_never_copied(opened: Open) -> None:
-    """Of all rounds of a step not one row of a matrix comes back; of a wrong one the whole matrix does."""
     size = 64
     machine = Machine(1)
     platform = opened(machine, 2, names=("ring-flags",), steps=(replace(STEP, size=size),))
@@ -213,7 +206,6 @@ def test_every_phase_that_may_last_is_begun_with_a_word_and_matrices_are_made_on
 
 
 def test_the_clocks_of_devices_are_set_anew_every_few_seconds(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CUDA counts the time between two events in floats of 32 bits; a moment keeps the clock that it was taken by."""
     monkeypatch.setattr(timing, "_FRESH", 1e9)
     platform = opened(Machine(2), 2)
     moments = [platform.clock.moment(0)]
@@ -230,7 +222,6 @@ def test_the_clocks_of_devices_are_set_anew_every_few_seconds(opened: Open, monk
 
 
 def test_what_fails_in_the_middle_of_a_step_fails_it(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rank that waits in vain; and what breaks a GPU, in words of CUDA's, whichever call is the first to be told."""
     for schedule in (SEQUENTIAL, STREAM):
         machine = Machine(2)
         platform = opened(machine, 2, names=("ring-flags",))

@@ -24,7 +24,6 @@ TRACED = Sampling(traced=True, region=1e-6)
 
 
 def test_the_log_has_the_layout_of_the_kernels() -> None:
-    """The compiler's offsets and size, from a kernel that tells them."""
     text = compiler.source("flags.cuh") + (
         '#include <cstddef>\nextern "C" unsigned long places[] = {offsetof(Log, nanoseconds), offsetof(Log, ticks), '
         "offsetof(Log, spent), offsetof(Log, stamps), offsetof(Log, stamp), sizeof(Log), STAMPS, MAX_BLOCKS};\n"
@@ -37,7 +36,6 @@ def test_the_log_has_the_layout_of_the_kernels() -> None:
 
 
 def test_ticks_become_seconds_by_the_rate_of_all_logs_together() -> None:
-    """A coarse clock says 0 of one call and 200 ns of another: together they are right."""
     coarse = [log_of((WAITED, 1500), nanoseconds=(0, 0)), log_of((WAITED, 2000), nanoseconds=(0, 200))]
     for log in coarse:
         log["ticks"] = 1000, 2000
@@ -55,7 +53,6 @@ def test_phases_follow_one_another_without_gaps() -> None:
 
 
 def test_work_between_waits_is_what_the_next_stamp_of_work_says() -> None:
-    """A thread that waits for one packet after another does not say each time what it does in between."""
     (track,) = tracelog.tracks(
         {0: log_of(("worked", 1100), (WAITED, 1200), (MOVED, 1300), ("worked", 1400), (WAITED, 1500), (ADDED, 1600))}
     )
@@ -63,7 +60,6 @@ def test_work_between_waits_is_what_the_next_stamp_of_work_says() -> None:
 
 
 def test_a_full_log_says_how_much_it_lost_and_blocks_that_did_nothing_have_no_track() -> None:
-    """Spans are kept from the start; sums go on."""
     (track,) = tracelog.tracks({0: log_of(*[(WAITED, 1000 + place) for place in range(tracelog._STAMPS + 5)])})
     assert (len(track.spans), track.lost) == (tracelog._STAMPS, 5)
     assert tracelog.tracks({0: np.zeros(4, tracelog.LOG)}) == []
@@ -88,7 +84,6 @@ def explained(opened: Open, names: Sequence[str], nbytes: int) -> list[Explanati
     ids=str,
 )
 def test_every_rung_says_where_its_time_goes(names: tuple[str, ...], opened: Open) -> None:
-    """Every rank has a track; its spans add up to its sums, and lie within it."""
     for name, result in zip(names, explained(opened, names, 20000), strict=True):
         assert {track.rank for track in result.tracks} == {0, 1}, name
         for track in result.tracks:
@@ -103,7 +98,6 @@ def test_every_rung_says_where_its_time_goes(names: tuple[str, ...], opened: Ope
 
 
 def test_a_ring_publishes_once_a_hop(opened: Open) -> None:
-    """One to start, ranks - 2 that add, one that completes, ranks - 2 that pass on, one that only takes."""
     ranks = 2
     (result,) = explained(opened, ["ring-flags"], 4096)
     for track in result.tracks:
@@ -121,7 +115,6 @@ def test_logs_of_one_implementation_are_not_taken_for_anothers(opened: Open) -> 
 
 
 def test_clocks_that_gpus_do_not_share_are_held_against_the_hosts(opened: Open) -> None:
-    """One is a second ahead, and the finer one goes three times as fast: what their ranks did still goes together."""
     platform = opened(Machine(2), sampling=TRACED, implementations=("ring-flags",))
     skew(platform.streams[1], 10**9, faster=3)
     (row,) = explain(case(nbytes=4096), [implementations()["ring-flags"]], platform, TRACED)

@@ -44,7 +44,6 @@ def test_the_drivers_cuda_decides_and_whatever_is_not_plain_is_explained_in_one_
 
 
 def test_the_oldest_gpu_decides_and_one_of_unknown_age_gets_what_runs_on_all_that_the_driver_knows() -> None:
-    """As numbers: 10.0 is newer than 7.5.  Release 580 still runs Volta, which needs CUDA 12; newer ones do not."""
     for capabilities, extra in (("7.5\n", "cuda13"), ("10.0\n7.5\n", "cuda13"), ("10.0\n7.2\n", "cuda12")):
         assert cuda_extra.choose(PRINTED["r580"], capabilities).extra == extra, capabilities
     for answer in ("", NO_FIELD, "[N/A]\n", "9.0\n[N/A]\n", "[Insufficient Permissions]\n"):
@@ -85,7 +84,6 @@ def install(folder: Path, release: str, capabilities: str) -> Path:
 def test_an_nvidia_smi_that_is_missing_or_does_not_run_is_told(
     machine: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """But not where there is no driver; one that hangs is given up after a word, though what it started holds on."""
     assert cuda_extra.here(traces=()) == ("", "")
     choice = cuda_extra.here(traces=("/no/such/file", str(machine)))
     assert choice.extra == ""
@@ -108,7 +106,6 @@ def make(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_make_installs_the_extra_and_asks_once(machine: Path) -> None:
-    """One look at the header and one at the GPUs for both environments; the CuPy of the other CUDA goes first."""
     for release, other in (("r610", "cupy-cuda12x"), ("r580-volta", "cupy-cuda13x")):
         capabilities, extra, words = CHOICES[release]
         log = install(machine, release, capabilities)
