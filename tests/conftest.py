@@ -104,12 +104,10 @@ def case(collective: str = "allreduce", nbytes: int = 1024, **changes: object) -
 def measurement(
     implementation: str = "mpi", seconds: tuple[float, ...] = (1e-6,) * 7, **changes: object
 ) -> Measurement:
-    """A measurement of such a case."""
     return Measurement(case(**changes), implementation, "cpu", 1, seconds)  # type: ignore[arg-type]
 
 
 def mpiexec() -> str:
-    """The launcher of the library that mpi4py loads."""
     return str(own().launcher)
 
 
@@ -120,7 +118,6 @@ def environment() -> dict[str, str]:
 
 
 def of_a_user() -> dict[str, str]:
-    """The same, for what several tests share."""
     prefixes = ("PMI", "OMPI", "MPI_", "SLURM", "RANK", "WORLD_SIZE", "COLUMNS")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
     return kept | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "default"}
@@ -153,7 +150,6 @@ def collbench(tmp_path: Path, environment: dict[str, str]) -> Command:
 
 
 def carried_out(folder: Path, environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`collbench ...` in that folder, to its end."""
     needs_command(*arguments[:1] or ("list",))
     return subprocess.run(
         [sys.executable, "-m", "collbench", *arguments],

@@ -31,7 +31,6 @@ def modules() -> dict[str, Path]:
 
 @cache
 def tree(path: Path) -> ast.Module:
-    """A file as Python reads it."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
@@ -65,7 +64,6 @@ def graph() -> Graph:
 
 
 def part(name: str) -> str:
-    """The module or folder directly below collbench."""
     return name.partition(".")[0]
 
 

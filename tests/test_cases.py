@@ -12,7 +12,6 @@ from tools.kernels.buffers import received, sent
 
 
 def sweep(*sizes: int, collective: str = "allreduce", dtype: str = "float", ranks: int = 2) -> Sweep:
-    """A sweep of one collective."""
     kinds = (COLLECTIVES[collective],), sizes, (DATATYPES[dtype],), (REDUCTIONS["sum"],)
     return Sweep(*kinds, ranks, ("mpi",), spin="auto", bind="core", sampling=Sampling())
 

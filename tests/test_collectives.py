@@ -89,7 +89,6 @@ def test_chunks_cover_an_array_once_and_start_at_cache_lines(count: int, ranks: 
 
 
 def sent(flight: Flight, ranks: int) -> set[tuple[int, int]]:
-    """(sender, receiver) of every message of a flight."""
     targets = {rank: flight.to(rank, ranks) for rank in range(ranks)}
     return {(rank, target) for rank, target in targets.items() if target is not None}
 

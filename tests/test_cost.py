@@ -39,7 +39,6 @@ def place(hardware: Hardware, name: str = "gpu") -> Any:
 
 
 def picked(where: Any, nbytes: int, **changes: Any) -> str:
-    """The first choice."""
     return next(iter(auto.expected(case(nbytes=nbytes, **changes), where)))
 
 

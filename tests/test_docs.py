@@ -40,7 +40,6 @@ MODEL = "layers = 4\nhidden = 256\nheads = 4\nvocabulary = 1000\n"
 
 
 def anchors(page: Path) -> list[str]:
-    """What GitHub makes of a page's headings."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return [re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings]
 
@@ -141,7 +140,6 @@ def run(words: str, folder: Path) -> CompletedProcess[str]:
 
 
 def name_of(words: str) -> str:
-    """The command of collbench that is called."""
     command = shlex.split(words)
     if "collbench" not in command:
         return command[0]

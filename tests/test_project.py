@@ -19,7 +19,6 @@ WORKFLOWS = ROOT / ".github" / "workflows"
 
 
 def written(path: Path) -> dict[Any, Any]:
-    """A file of YAML."""
     fields = yaml.safe_load(path.read_text())
     assert isinstance(fields, dict)
     return fields

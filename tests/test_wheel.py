@@ -29,7 +29,6 @@ def build(folder: Path, into: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of this checkout, with the sdist beside it."""
     return build(ROOT, tmp_path_factory.mktemp("built"))
 
 

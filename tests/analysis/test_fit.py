@@ -267,7 +267,6 @@ def test_every_number_of_crooked_curves_lies_in_its_own_interval_and_so_does_a_c
 
 
 def _peak(sizes: Sequence[float], every: Sequence[Sequence[float]]) -> float:
-    """MiB that a fit takes at most."""
     tracemalloc.start()
     fit(sizes, every)
     peak = tracemalloc.get_traced_memory()[1]

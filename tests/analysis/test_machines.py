@@ -70,7 +70,6 @@ def hint(run: Run) -> str:
 
 
 def followed(run: Run) -> CheckResult:
-    """The verdict after doing what the hint says."""
     words = hint(run).partition("--on ")[2].replace(",", " ").replace(";", " ").split()
     nodes = int(words[2]) if words[1:2] == ["--nodes"] else None
     return checked(run, on=words[0], nodes=nodes)

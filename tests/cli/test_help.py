@@ -30,7 +30,6 @@ TIMES = {"budget", "timeout"}
 
 
 def helped(*words: str) -> str:
-    """Standard output of `collbench`, these words and --help."""
     done = CliRunner().invoke(group, [*words, "--help"], standalone_mode=False)  # type: ignore[arg-type]
     assert done.exception is None, done.exception
     return done.output
@@ -120,8 +119,6 @@ def test_a_shell_completes_commands_options_and_names() -> None:
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command with a fault of ours."""
-
     @click.command()
     def command() -> int:
         return int({}["no such key"])

@@ -27,12 +27,10 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 
 def chosen(share: int, *words: str) -> bool:
-    """Whether a trial is in this share."""
     return zlib.crc32(" ".join(words).encode(errors="replace")) % share == 0
 
 
 def complaints(done: CompletedProcess[str], verbatim: bool = False) -> Iterator[str]:
-    """What is wrong with how a command ended."""
     if done.returncode not in range(5):
         yield f"status {done.returncode}"
     for text in (done.stdout, done.stderr):

@@ -18,7 +18,6 @@ EPYC, XEON = (str(ROOT / "results" / name) for name in ("cpu-2-ranks-epyc", "cpu
 
 
 def told(here: Command, *words: str, **variables: str) -> str:
-    """What a prediction prints."""
     done = here("predict", *words, *FEW, **variables)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -161,7 +161,6 @@ def below(line: str, heading: str, **ends: str) -> None:
 
 
 def expected(implementation: str, seconds: float, **more: Any) -> Prediction:
-    """A prediction within a factor of two."""
     return Prediction(case(nbytes=4096), implementation, seconds, seconds / 2, seconds * 2, **more)
 
 

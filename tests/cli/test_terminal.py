@@ -150,7 +150,6 @@ def output(color: bool) -> Iterator[io.BytesIO]:
 
 
 def shown(*rows: tuple[str, Result], color: bool = False, heading: str = "columns") -> str:
-    """What is printed of results under these titles."""
     with output(color) as stdout:
         table = LiveTable()
         for title, result in rows:

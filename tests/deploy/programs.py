@@ -34,7 +34,6 @@ def program(name: str) -> str:
 
 
 def run(*words: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Carry a command out to its end."""
     return subprocess.run(words, capture_output=True, text=True, check=False, timeout=250, **options)
 
 
@@ -46,7 +45,6 @@ def passes(*words: str | Path, **options: Any) -> str:
 
 
 def written(path: Path) -> Any:
-    """A file of YAML."""
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 

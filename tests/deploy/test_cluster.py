@@ -76,7 +76,6 @@ class Cluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of a user of this Slurm."""
         return {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf")}
 
     def run(self, *words: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:

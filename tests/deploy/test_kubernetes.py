@@ -51,7 +51,6 @@ def pods(value: Any) -> Iterator[Resource]:
 
 
 def the_container(resource: Resource) -> Resource:
-    """The only one of the only pod."""
     [pod] = pods(resource)
     [container] = pod["spec"]["containers"]
     return dict(container)

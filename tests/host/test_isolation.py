@@ -35,7 +35,6 @@ def plant(folder: Path, *modules: str) -> None:
 
 
 def ran(folder: Path) -> str:
-    """What of it was."""
     return (folder / "RAN").read_text() if (folder / "RAN").exists() else ""
 
 

@@ -48,7 +48,6 @@ def begun(value: str, seconds: float) -> "subprocess.Popen[bytes]":
 
 
 def marked(value: str) -> set[int]:
-    """The numbers of the processes with that mark."""
     return {process.pid for process in processes.marked("MARK_OF_A_TEST", value)}
 
 

@@ -16,7 +16,6 @@ from tests.conftest import ROOT
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
-    """What these tests change of the process."""
     before = {number: signal.getsignal(number) for number in ENDING}
     yield
     for number, handler in before.items():

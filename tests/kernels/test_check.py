@@ -21,12 +21,10 @@ SOME = [
 
 
 def kernel(entry: str, dtype: Datatype, redop: Reduction) -> compiler.HostKernel:
-    """An entry of check.cu."""
     return compiler.host_kernel("check.cu", entry, compiler.defines(dtype, redop))
 
 
 def filled(dtype: Datatype, redop: Reduction, how: Recipe, rank: int) -> Array:
-    """What the kernel writes for a rank."""
     target = np.zeros(COUNT, dtype.storage)
     where = np.uint64(target.ctypes.data), np.uint64(COUNT)
     kernel("fill", dtype, redop)(*where, checking.packed(how), np.uint32(rank), np.uint64(FIRST))

@@ -30,7 +30,6 @@ Answer = Callable[[Case, str, int], Result]
 
 
 def measured(asked: Case, name: str, *seconds: float, launches: int = 4) -> Measurement:
-    """What ranks say when all went well."""
     return Measurement(asked, name, "cpu", launches, seconds)
 
 
@@ -68,17 +67,14 @@ class Acted:
 
 
 def asked_for() -> Sweep:
-    """Two cases by two implementations."""
     return replace(sweep(1024, 64), implementations=NAMES)
 
 
 def arms(*ranks: Acted) -> list[Arm]:
-    """Each with the same to measure."""
     return [Arm((one,), asked_for()) for one in ranks]
 
 
 def steps(*ranks: Acted) -> list[Arm]:
-    """Each with the same step by another schedule."""
     ways = zip(ranks, (COMPUTE, SEQUENTIAL), strict=True)
     return [Arm((one,), replace(asked_for(), works=(Step(1, 8, schedule=way),))) for one, way in ways]
 
@@ -183,7 +179,6 @@ def test_what_is_at_work_is_told_with_the_times_so_far_of_everything_that_takes_
 
 
 def spoilt(name: str, round_: int, answer: Answer) -> Answer:
-    """Right, but for that implementation in that round."""
     return lambda asked, who, number: (
         answer(asked, who, number) if (who, number) == (name, round_) else measured(asked, who, 1e-3)
     )
@@ -237,8 +232,6 @@ def against_each_other() -> Sweep:
 
 
 def against(*libraries: Library, log: list[str], **ranks: Acted) -> MultiLibrary:
-    """Ranks of these libraries that answer at once."""
-
     def start(platform: str, asked: Sweep, changes: Any, library: Library, folder: Path | None) -> Acted:
         key = library.kind.key
         return ranks.get(key) or Acted(key, log, greeting=WorkerHello(versions={"mpi": SAID[key]}))

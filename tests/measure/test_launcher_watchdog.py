@@ -26,7 +26,6 @@ class Clock:
         return self.now
 
     def passes(self, seconds: float) -> bool:
-        """Whether the watchdog has rung by then."""
         self.now += seconds
         before = self.looks
         wait_for(lambda: self.rung.is_set() or self.looks > before + 2)

@@ -84,7 +84,6 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
 
 
 def told(results: list[Result]) -> list[tuple[str, str]]:
-    """Implementations and what became of them, in order."""
     return [(result.implementation, "right" if isinstance(result, Skipped) else result.reason) for result in results]  # type: ignore[attr-defined]
 
 
@@ -93,7 +92,6 @@ def measure(ranks: Supervisor, *names: str) -> list[tuple[str, str]]:
 
 
 def run(ranks: Supervisor, *names: str) -> list[tuple[str, str]]:
-    """A whole sweep by such ranks."""
     with Starts("cpu", replace(ranks.sweep, implementations=names, both_places=False)) as starts:
         return told(list(starts.run()))
 

@@ -58,7 +58,6 @@ class ToyPlatform:
 
     @property
     def clock(self) -> "ToyPlatform":
-        """The toy is all of its parts."""
         return self
 
     launcher = checker = team = clock
@@ -131,12 +130,10 @@ def ways(platform: ToyPlatform, rung: int = 0) -> list[Implementation]:
 
 
 def constant(value: float) -> Callable[[], float]:
-    """The same time always."""
     return lambda: value
 
 
 def in_turn(*values: float) -> Callable[[], float]:
-    """One after the other, and round again."""
     times = cycle(values)
     return lambda: next(times)
 
@@ -149,7 +146,6 @@ def run(
     rung: int = 0,
     **sampling: Any,
 ) -> list[Any]:
-    """All results of one case."""
     every = [replace(way, collectives=(collective,)) for way in ways(platform, rung)]
     subject = case(collective, nbytes=nbytes, in_place=in_place)
     return list(measure(subject, every, platform, Sampling(**sampling)))  # type: ignore[arg-type]

@@ -14,7 +14,6 @@ GIB = 1 << 30
 
 
 def busbw(system: System, collective: str, ranks: int, nbytes: int) -> float:
-    """GB/s as nccl-tests counts them."""
     seconds = terms(system.part(ranks), collective).at(np.array([float(nbytes)]))[0]
     return float(COLLECTIVES[collective].bus_factor(ranks) * nbytes / seconds / 1e9)
 

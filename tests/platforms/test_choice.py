@@ -15,7 +15,6 @@ from tests.conftest import ROOT
 
 
 def known(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
-    """A GPU platform of which this is known."""
     monkeypatch.setitem(platforms(), "gpu", replace(platforms()["gpu"], **fields))
 
 

@@ -28,7 +28,6 @@ def test_what_a_chain_should_hold_is_what_products_make(size: int, rank: int, co
 
 
 def made(count: int, size: int = 32) -> CpuProducts:
-    """So many products of a rank alone."""
     products = CpuProducts(Alone(), 1, size)  # type: ignore[arg-type]
     products.enqueue(1, count)
     return products

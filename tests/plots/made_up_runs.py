@@ -11,14 +11,12 @@ from tests.conftest import ROOT, case, measurement
 
 
 def explained() -> list[Result]:
-    """A hop of each of two ranks."""
     spans = (Span(WAITED, 0.0, 1e-6), Span(MOVED, 1e-6, 1e-7))
     tracks = tuple(Track(rank, 0, 0.0, 1.9e-6, dict.fromkeys(PHASES, 1e-7), spans) for rank in (0, 1))
     return [Explanation(case(), name, "cpu", 2e-6, 2.1e-6, tracks) for name in ("ring-flags", "two-shot")]
 
 
 def swept() -> list[Result]:
-    """Three sizes."""
     return [measurement(name, (1e-6,) * 7, nbytes=size) for size in (64, 256, 1024) for name in ("mpi", "ring-flags")]
 
 

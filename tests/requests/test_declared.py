@@ -45,7 +45,6 @@ def used(request: MadeUp) -> MadeUp:
 
 
 def requests() -> Iterator[type[Request]]:
-    """Every request of a function of the library."""
     for module in MODULES:
         for kind in vars(module).values():
             if is_dataclass(kind) and isinstance(kind, type) and issubclass(kind, Request) and kind is not Request:
@@ -53,7 +52,6 @@ def requests() -> Iterator[type[Request]]:
 
 
 def words() -> Iterator[Word]:
-    """Every word of every request."""
     for request in requests():
         yield from declared(request).values()
 

@@ -214,7 +214,6 @@ def test_a_run_and_itself_are_the_same_and_one_with_another_header_is_no_copy() 
 
 
 def log(*seconds: float, statistic: str = "mean of 20", header: Mapping[str, Any] | None = None) -> Run:
-    """What another tool printed of so many sizes."""
     rows = (
         Reported(case(nbytes=8 << place), "mpi", "cpu", time, statistic, printed={"time": f"{time:.4g}"})
         for place, time in enumerate(seconds)

@@ -88,7 +88,6 @@ def ranks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Ranks]:
 
 
 def check(**changes: Any) -> CheckResult:
-    """The verdict of a check on these ranks."""
     result = collbench.check(**changes)
     assert result is not None
     return result

@@ -25,7 +25,6 @@ SLOW, FAST = BOTH[:HALF], BOTH[HALF:]  # 91 and 365 GB/s
 
 
 def scaled(text: str, slower: float) -> str:
-    """The log with times so many times longer."""
     rows = [line for line in text.splitlines() if line.split()[:1] and line.split()[0].isdigit()]
     for row in rows:
         *case, time, algbw, busbw, wrong = row.split()

@@ -99,7 +99,6 @@ def test_of_two_sizes_the_slow_one_speaks(slow: float, fast: float) -> None:
 
 
 def outcomes(result: CheckResult) -> set[str]:
-    """What each output says of the sizes."""
     found = {size.word.value for size in result.sizes}
     found |= {each["word"] for curve in verdicts.document(result)["curves"] for each in curve["sizes"]}
     _, *tests = ElementTree.fromstring(junit([verdicts.suite(result)])).iter("testcase")

@@ -239,7 +239,6 @@ def samples(text: str) -> dict[str, dict[str, float]]:
 
 
 def exported(result: CheckResult, folder: Path) -> str:
-    """The file of metrics."""
     write_verdict("metrics", folder / "collbench.prom", verdicts.metrics(result))
     return (folder / "collbench.prom").read_text(encoding="utf-8")
 

@@ -27,7 +27,6 @@ class Answer:
         return bool(self.exercise.beats) and self.names in ("", "faster")
 
     def write(self, folder: Path) -> Path:
-        """The folder of a student who answers so."""
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in (self.exercise.files() | {f"{self.exercise.kernel}.cu": self.text}).items():
             (folder / name).write_text(text)
@@ -51,7 +50,6 @@ class Answer:
 
 
 def answers(exercise: Exercise) -> Iterator[Answer]:
-    """The solution first."""
     record = tomllib.loads((FOLDER / f"{exercise.kernel}.toml").read_text())
     solution = changed(exercise.files()[f"{exercise.kernel}.cu"], record["solution"])
     yield Answer(exercise, "solution", solution)

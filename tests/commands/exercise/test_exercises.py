@@ -31,7 +31,6 @@ def run(*arguments: object) -> Result:
 
 
 def code(text: str) -> str:
-    """A kernel without its comments and blanks."""
     return re.sub(r"//[^\n]*|\s", "", text)
 
 

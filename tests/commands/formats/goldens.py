@@ -101,12 +101,10 @@ def run_of(tests: list[ImportedTest]) -> Run:
 
 
 def stored(imported: Imported) -> Run:
-    """A run by way of its JSON."""
     return as_run(imported.header(["collbench", "import"]), list(imported.results))
 
 
 def parsed(text: str, ranks: int | None = None, collective: str = "") -> list[ImportedTest]:
-    """The tests of a text."""
     return list(read_tests(decode("log", text.encode()), Hints(ranks, collective)))
 
 
@@ -116,5 +114,4 @@ def counted(tests: list[ImportedTest]) -> int:
 
 
 def reported(tests: list[ImportedTest]) -> list[Reported]:
-    """Their rows."""
     return [result for test in tests for result in test.results if isinstance(result, Reported)]

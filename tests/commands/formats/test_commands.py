@@ -26,7 +26,6 @@ def call(command: object, *arguments: object, text: bytes | None = None) -> Resu
 
 
 def imported(tmp_path: Path, *arguments: object) -> Path:
-    """The folder of an import that worked."""
     result = call(import_command, *arguments, "-o", tmp_path / "run")
     assert result.exit_code == 0, result.output
     return tmp_path / "run"

@@ -14,7 +14,6 @@ ROW = re.compile(r"\s*\d+\s+\d+\s+float")
 
 
 def of_rows(change: Callable[[str], str]) -> Callable[[str], bytes]:
-    """Change each row of a log."""
     return lambda text: "".join(change(line) if ROW.match(line) else line for line in text.splitlines(True)).encode()
 
 

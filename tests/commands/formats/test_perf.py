@@ -22,7 +22,6 @@ ROW = re.compile(r" *(\d+) +(\d+) +(\w+) +(\w+) +(-?\d+)((?: +\S+){8})$")
 
 
 def rows(done: CompletedProcess[str]) -> list[re.Match[str]]:
-    """Lines of the table, matched whole."""
     lines = [line for line in done.stdout.splitlines() if not line.startswith("#")]
     matched = [ROW.match(line) for line in lines]
     assert all(matched), done.stdout

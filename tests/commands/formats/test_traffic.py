@@ -32,7 +32,6 @@ COPIES = (DATA / "nvbandwidth_v0_8.json").read_text()
 def record(
     body: dict[str, Any], rank: int = 0, ranks: int = 2, nodes: int = 1, host: str = "a", id_: str = "0x1"
 ) -> str:
-    """A line as version 4.2 writes it."""
     kind = "p2p_perf" if "p2p" in body else "coll_perf"
     header = {"id": id_, "rank": rank, "n_ranks": ranks, "nnodes": nodes}
     metadata = {"inspector_output_format_version": "v4.2", "dump_timestamp_us": 1752867229276385, "hostname": host}
@@ -40,7 +39,6 @@ def record(
 
 
 def gathered(sequence: int, microseconds: float, nbytes: int = 1 << 20) -> dict[str, Any]:
-    """An all-gather of two ranks."""
     busbw = nbytes / microseconds / 1e3
     return {
         "coll": "AllGather",
@@ -54,7 +52,6 @@ def gathered(sequence: int, microseconds: float, nbytes: int = 1 << 20) -> dict[
 
 
 def sent(name: str, peer: int, microseconds: int = 100) -> dict[str, Any]:
-    """A send or receive of 1 MiB."""
     return {
         "p2p": name,
         "p2p_sn": 1,
@@ -66,7 +63,6 @@ def sent(name: str, peer: int, microseconds: int = 100) -> dict[str, Any]:
 
 
 def joined(*texts: str) -> list[ImportedTest]:
-    """The tests of files that are read together."""
     files = [decode(f"rank{at}.log", text.encode()) for at, text in enumerate(texts)]
     return [test for file in joined_files(files) for test in read_tests(file, Hints())]
 

@@ -71,7 +71,6 @@ def on_path(programs: Mapping[str, Path], **more: str) -> dict[str, str]:
 
 
 def words(job: LaunchedJob, name: str) -> list[str]:
-    """The command of one launcher."""
     return commands(job, name)[0][name]
 
 

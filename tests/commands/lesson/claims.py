@@ -152,7 +152,6 @@ def _wrong_answers(page: str, here: Machine, committed: Machine) -> Iterator[str
 
 
 def near(value: float, choice: str) -> bool:
-    """Whether a choice may be called right."""
     number = float(choice.strip("`x%"))
     return abs(value - number / 100) <= 0.075 if choice.endswith("%") else 1 / 1.55 <= value / number <= 1.55
 

@@ -13,7 +13,6 @@ PICTURE = "data:image/svg+xml,%3Csvg xmlns=%22http://www.w3.org/2000/svg%22 view
 
 
 def question(name: str, ask: str = "Which is the fastest at 8 B?", source: str = HERE) -> Part:
-    """A guess whose second choice is right."""
     return {
         "name": name,
         "ask": ask,
@@ -26,7 +25,6 @@ def question(name: str, ask: str = "Which is the fastest at 8 B?", source: str =
 
 
 def litmus() -> Litmus:
-    """Message passing without order."""
     threads = (("rank 0", ("st data, 1", "st.relaxed flag, 1")), ("rank 1", ("ld.relaxed flag", "ld data")))
     steps = (
         (0, 1, "rank 0 writes the flag: 1", False),
@@ -39,7 +37,6 @@ def litmus() -> Litmus:
 
 
 def broken(name: str) -> Part:
-    """A change that breaks a kernel."""
     experiment = {
         "name": name,
         "title": "Weaken a fence",
@@ -60,7 +57,6 @@ def broken(name: str) -> Part:
 
 @cache
 def content() -> Content:
-    """A whole lesson."""
     real = screens.content([read(ROOT / "results" / name) for name in ("cpu-2-ranks", "cpu-2-ranks-explained")])
     rungs = []
     for screen in real.screens:

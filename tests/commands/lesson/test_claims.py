@@ -46,8 +46,6 @@ def times(factor: Factor, disturbed: Callable[[str, int], bool] = lambda name, n
 
 
 def shares(runs: Sequence[Run], chance: random.Random) -> list[Run]:
-    """Runs whose operations spend their time otherwise."""
-
     def changed(row: Result) -> Result:
         if not isinstance(row, Explanation) or not row.tracks:
             return row
@@ -102,7 +100,6 @@ def chances() -> Iterator[list[Run]]:
 
 @cache
 def pages() -> Mapping[str, tuple[list[Run], str]]:
-    """Pages of all scenes, by what they are."""
     scenes = SCENES | {f"chance {number}": runs for number, runs in enumerate(chances())}
     return {scene: (runs, page(runs)[1]) for scene, runs in scenes.items()}
 
@@ -135,7 +132,6 @@ FREE = {
 
 
 def conditional(text: Any) -> Iterator[str]:
-    """The sentences of which a number chooses one."""
     if isinstance(text, Mapping):
         if "number" in text and "up_to" in text:
             assert len(text["says"]) == len(text["up_to"]) + 1, text

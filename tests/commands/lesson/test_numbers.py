@@ -21,7 +21,6 @@ HERE = Numbers.of(row for run in RUNS for row in run.results)
 
 
 def row(name: str, nbytes: int) -> Measurement:
-    """A row of the committed run."""
     return next(each for each in MEASURED if (each.implementation, each.case.nbytes) == (name, nbytes))
 
 

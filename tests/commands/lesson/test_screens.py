@@ -24,7 +24,6 @@ ALONE = {"auto"}  # chooses among the rungs
 
 @cache
 def lesson(*runs: str) -> Content:
-    """The lesson of committed runs."""
     return screens.content([read(ROOT / "results" / name) for name in runs or ("cpu-2-ranks", "cpu-2-ranks-explained")])
 
 

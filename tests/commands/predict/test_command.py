@@ -22,7 +22,6 @@ ON = ("sweep", "--on", "dgx-h100", "--no-plot", "--out", "out")
 
 
 def predictions(run: Run) -> list[Prediction]:
-    """All of a run; it must have some."""
     found = [result for result in run.results if isinstance(result, Prediction)]
     assert found
     return found

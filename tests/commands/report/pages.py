@@ -17,14 +17,12 @@ SCRIPT = "<script>document.title='owned'</script>"
 
 
 def times(latency: float, rate: float, name: str) -> Iterator[Measurement]:
-    """A curve of made-up samples."""
     for nbytes in SIZES:
         seconds = latency + nbytes / rate
         yield measurement(name, tuple(seconds * (1 + 0.001 * step) for step in range(9)), nbytes=nbytes)
 
 
 def write(folder: Path, *results: Result, header: dict[str, object] | None = None) -> Path:
-    """A run file."""
     with Writer(folder) as writer:
         writer.header(Header.from_json({"topology": {"name": "here"}, **(header or {})}))
         for result in results:
@@ -34,12 +32,10 @@ def write(folder: Path, *results: Result, header: dict[str, object] | None = Non
 
 
 def built(*paths: Path) -> str:
-    """The report of run files."""
     return reports.build([read(path) for path in paths])
 
 
 def data_of(page: str) -> dict[str, object]:
-    """What the page's script reads."""
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert found
     loaded: dict[str, object] = json.loads(found[1])

@@ -241,7 +241,6 @@ def test_an_impossible_number_is_named_and_left_out(tmp_path: Path) -> None:
 
 
 def luminance(colour: str) -> float:
-    """Relative luminance, as WCAG 2 defines it."""
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 

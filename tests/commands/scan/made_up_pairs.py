@@ -9,7 +9,6 @@ CASE = case("sendrecv", 2**20, ranks=3, work=PairMessages())
 
 
 def row(sender: int, receiver: int, seconds: float = 1e-4, pattern: str = ONE_WAY, at_once: bool = False) -> PairTimes:
-    """A row of seven samples that are alike."""
     nbytes = 8 if pattern == LATENCY else CASE.nbytes
     of = replace(CASE, nbytes=nbytes, work=PairMessages(sender, receiver, pattern, at_once))
     return PairTimes(of, "mpi", platform="cpu", seconds=(seconds,) * 7)

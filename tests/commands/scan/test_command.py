@@ -178,7 +178,6 @@ def test_a_rank_that_is_made_slow_is_named_and_the_run_goes_on_where_it_was_cut(
 
 @pytest.fixture
 def gpus(opened: Open) -> Gpus:
-    """Open four made-up GPUs for the case."""
     sweep = {"collectives": (COLLECTIVES["sendrecv"],), "sizes": (4096,), "implementations": ("nccl",), "ranks": 4}
     quick = Sampling(timeout=5.0)
     return lambda **machine: opened(Machine(4, **machine), works=(Scan(),), sampling=quick, **sweep)

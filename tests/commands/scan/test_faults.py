@@ -28,7 +28,6 @@ Made = tuple[ScanVerdict, list[Round]]
 
 
 def scanned(*inject: str, nodes: int = 128, seed: int = 0, work: Scan = WORK) -> ScanVerdict:
-    """What a scan of a described system finds."""
     cluster = Cluster(find_system("dgx-h100").of(nodes), work, inject, seed)
     scanner = Scanner(cluster.members, work)
     assert len(list(cluster.rounds(scanner))) == scanner.verdict.rounds
@@ -36,12 +35,10 @@ def scanned(*inject: str, nodes: int = 128, seed: int = 0, work: Scan = WORK) ->
 
 
 def found(verdict: ScanVerdict) -> set[str]:
-    """Who is slow."""
     return {finding.name for finding in verdict.faulty}
 
 
 def plain(count: int) -> Members:
-    """Members of whom nothing is known."""
     return Members(CASE, "nccl", platform="gpu", names=tuple(f"n{number}" for number in range(count)))
 
 

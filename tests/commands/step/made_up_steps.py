@@ -52,7 +52,6 @@ def series(computing: Floats, late_to_leave: Floats | float = 0.0) -> Series:
 
 
 def quiet(generator: np.random.Generator, ranks: int, steps: int) -> Floats:
-    """A per cent of noise, mostly."""
     return USUAL * (1 + 0.01 * np.abs(generator.standard_normal((ranks, steps))))
 
 
@@ -69,12 +68,10 @@ def disturbed(generator: np.random.Generator, ranks: int, steps: int, share: flo
 
 
 def steps_of(computing: Floats, parts: int = 16, **more: Any) -> StepArrays:
-    """In so many series."""
     return StepArrays.of([series(part, **more) for part in np.array_split(computing, parts, axis=1)])
 
 
 def ranks_that_are(finding: Finding, statistics: Sequence[RankStatistics]) -> list[int]:
-    """The ranks of which that is said."""
     return [one.rank for one in statistics if one.finding is finding]
 
 
@@ -86,13 +83,11 @@ def steps(name: str, ranks: int, seconds: float, step: Step, rounds: int = 8) ->
 
 
 def scaled() -> list[Result]:
-    """Weak, on one, two and four ranks."""
     many = [steps(name, ranks, 1.1 + ranks / 10, Step(12, 64)) for ranks in (2, 4) for name in ("mpi", "auto")]
     return [steps("mpi", 1, 1.0, Step(12, 64, "compute")), *many]
 
 
 def overlapped() -> list[Result]:
-    """Two sizes of bucket."""
     rows: list[Result] = [steps("mpi", 2, 6.0, Step(8, 64, "compute"))]
     for name in ("mpi", "auto"):
         rows += [steps(name, 2, 4.0, Step(8, 64, "communicate")), steps(name, 2, 10.0, Step(8, 64))]
@@ -110,8 +105,6 @@ def late(ranks: int = 3, slow: float = 1.5, steps: int = 1600, parts: int = 16) 
 
 
 def raced() -> list[Result]:
-    """The ring is twice as slow."""
-
     def one(style: str, seed: int, step: float) -> Trained:
         points = [
             LossPoint(2 * n, n * step * (1 + seed / 100), max(0.1, 4 * 0.5 ** (n / 10))) for n in range(0, 101, 2)

@@ -25,13 +25,11 @@ STEP = Step(3, 32, bucket=1024)
 
 
 def stepped(*steps: Step, implementations: tuple[str, ...] = ("mpi",), nbytes: int = 4000, **changes: object) -> Sweep:
-    """A sweep of one size on two ranks."""
     fields = {"works": steps, "implementations": implementations, "sampling": QUICK} | changes
     return replace(sweep(nbytes), **fields)  # type: ignore[arg-type]
 
 
 def measured(wanted: Sweep) -> list[Result]:
-    """What ranks make of it."""
     with Starts("cpu", wanted) as ranks:
         return list(ranks.run())
 
@@ -63,7 +61,6 @@ class Log:
         )
 
     def bucket(self, name: str) -> Prepared:
-        """An operation that notes when it begins."""
         pending: Any = SimpleNamespace(begin=lambda: self.done.append(name), finish=lambda: None)
         return Prepared(lambda launches: self.done.append(name), pending=pending)
 

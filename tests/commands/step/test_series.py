@@ -28,7 +28,6 @@ from tests.test_cases import sweep
 
 
 def parts() -> Parts:
-    """Of one rank that computes and communicates nothing."""
     nothing = SimpleNamespace(take_over=lambda rank: None)
     platform = SimpleNamespace(
         team=Alone(),
@@ -42,7 +41,6 @@ def parts() -> Parts:
 
 
 def now() -> Moments:
-    """A step that takes no time."""
     return [time.perf_counter()], [lambda: time.perf_counter()]
 
 
@@ -80,7 +78,6 @@ SPAN = 10.0  # seconds between the readings
 
 
 def theirs(moment: float) -> float:
-    """What the other clock says then."""
     return moment + AHEAD + DRIFT * moment
 
 
@@ -94,7 +91,6 @@ def trips(start: float, generator: np.random.Generator, clumsy: float = 1.0) -> 
 
 
 def readings(clumsy: float = 1.0, seed: int = 1) -> tuple[Reading, Reading]:
-    """Before and after."""
     generator = np.random.default_rng(seed)
     return Reading.of(trips(0.0, generator, clumsy)), Reading.of(trips(SPAN, generator, clumsy))
 
@@ -152,7 +148,6 @@ def test_matrices_are_as_large_as_leaves_room_for_enough_products() -> None:
 
 
 def trials(*results: Result) -> Any:
-    """What makes a session that yields these results."""
     return lambda *_: nullcontext(SimpleNamespace(run=lambda: iter(results)))
 
 

@@ -15,7 +15,6 @@ STEP = Step(products=10, size=64)
 
 
 def steps(*series: Series, **changes: object) -> StepTimes:
-    """A row of these."""
     return StepTimes(case(work=Step(1, 8)), "mpi", "cpu", series=series, **changes)  # type: ignore[arg-type]
 
 

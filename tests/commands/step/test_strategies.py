@@ -78,7 +78,6 @@ def test_weights_that_are_wrong_differ_or_lack_a_batch_are_found() -> None:
 
 
 def trained(ranks: int, *names: str, jobs: tuple[SgdJob, ...] = (JOB,), check_only: bool = False) -> list[Result]:
-    """What ranks make of it."""
     sweep = Sweep(
         (COLLECTIVES["allreduce"],),
         (jobs[0].nbytes,),

@@ -27,13 +27,11 @@ LONG = (*QUICK, "-b", "8", "-e", "64K", "-f", "64", "-n", "2", "--impl", "mpi")
 
 
 def both(folder: Path, *names: str) -> tuple[Run, Run]:
-    """The runs in these two folders of `out`."""
     first, second = (read(folder / "out" / name) for name in names)
     return first, second
 
 
 def shown(text: str) -> dict[str, str]:
-    """The word of each implementation."""
     return dict(re.findall(r"^ +1 KiB +(\S+) .*x .* (\w+)$", text, re.M))
 
 

@@ -26,7 +26,6 @@ LONG = (*QUICK, "-b", "8", "-e", "512", "-i", "8", "--impl", "mpi,two-shot")
 
 
 def alive(pids: list[int]) -> list[int]:
-    """Which of these processes still run."""
     return [pid for pid in pids if Path(f"/proc/{pid}").exists() and "\nState:\tZ" not in _status(pid)]
 
 
@@ -52,7 +51,6 @@ def ranks_of(process: subprocess.Popen[str]) -> list[int]:
 
 
 def shared_files(pids: list[int]) -> list[Path]:
-    """Named shared memory that these processes map."""
     lines = [line for pid in pids for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
     return [Path(line.split()[-1]) for line in lines if "/dev/shm/" in line and "(deleted)" not in line]
 

@@ -37,7 +37,6 @@ def drawn(system, width=80):
 
 
 def flat(shown):
-    """Without line breaks."""
     return " ".join(shown.split())
 
 
@@ -137,7 +136,6 @@ def test_the_command_takes_presets_files_nodes_and_ranks(tmp_path):
 
 @pytest.fixture
 def nvml(monkeypatch, dgx_h100):
-    """Eight GPUs in the driver, and no CuPy."""
     monkeypatch.setitem(sys.modules, "pynvml", dgx_h100)
     monkeypatch.setitem(sys.modules, "cupy", None)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

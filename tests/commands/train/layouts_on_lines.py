@@ -61,14 +61,12 @@ class Line:
 def request(
     model: Model = GPT, gpus: int = 8, batch: int = 64, curves: Lines | None = None, **job: Any
 ) -> PlanSetting:  # fmt: skip
-    """A question on a DGX H100 without noise."""
     of = TrainingJob(model, gpus, batch, job.pop("sequence", model.sequence), **({"noise": 0.0} | job)).checked()
     sent = curves or Lines()
     return with_constants(PlanSetting(of, sent, machine_of(sent.system)), CONSTANTS)
 
 
 def with_constants(given: PlanSetting, constants: Constants) -> PlanSetting:
-    """The same with other constants."""
     return replace(given, machine=replace(given.machine, constants=constants))
 
 

@@ -77,6 +77,5 @@ def paid() -> list[Result]:
 
 
 def compared() -> list[Result]:
-    """Three systems."""
     systems = {"gb200-nvl72": 6.0, "dgx-h100": 10.0, "pcie4-4090-p2p": 40.0}
     return [plan("interconnect", f"tp8 dp{8} mb1", seconds=seconds, system=name) for name, seconds in systems.items()]

@@ -19,7 +19,6 @@ RUN = str(ROOT / "results" / "cpu-2-ranks")
 
 
 def planned(folder: Path, purpose: str = "layout") -> list[PlannedStep]:
-    """Rows of that purpose of a run."""
     rows = [cast(PlannedStep, row) for row in read(folder).results]
     assert all(isinstance(row, PlannedStep) for row in rows)
     return [row for row in rows if row.purpose == purpose]

@@ -30,13 +30,11 @@ def rates(system: System, algorithm: str, protocol: str = "simple", collective: 
 
 
 def waits(system: System, algorithm: str, protocol: str = "simple", collective: str = "allreduce") -> dict[str, float]:
-    """Microseconds of an empty message."""
     found = cells(system, algorithm, protocol, collective)
     return {version: option.seconds(0) * 1e6 for version, option in found.items()}
 
 
 def before_2_28(values: dict[str, float]) -> list[float]:
-    """Of the releases that knew Blackwell before."""
     return [values[version] for version in ("2.25", "2.26", "2.27")]
 
 

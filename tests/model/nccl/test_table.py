@@ -36,7 +36,6 @@ SYSTEMS += [system.of(nodes) for system in SYSTEMS if system.nics for nodes in (
 
 
 def named(system: System, collective: str = "allreduce") -> dict[tuple[str, str], Option]:
-    """All cells by algorithm and protocol."""
     return {(option.algorithm, option.protocol): option for option in table(system, collective)}
 
 

@@ -25,7 +25,6 @@ def shared() -> tuple[Monitor, Numbers]:
 
 
 def in_children(count: int, act: Callable[[int], None]) -> list[int]:
-    """Their exit statuses; 0 if nothing was raised."""
     children = []
     for number in range(count):
         if pid := os.fork():

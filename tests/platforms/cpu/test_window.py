@@ -18,7 +18,6 @@ def command(how: str, ranks: int, nbytes: int) -> list[str]:
 
 
 def ranks_say(how: str = "", ranks: int = 2, nbytes: int = 4096, **variables: str) -> list[dict[str, Any]]:
-    """What each rank saw."""
     done = subprocess.run(
         command(how, ranks, nbytes), cwd=ROOT, env=of_a_user() | variables, capture_output=True, text=True, check=False
     )
@@ -70,7 +69,6 @@ def maps(pid: int | str) -> set[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Of a process, nearest first."""
     own = [int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()]
     return own + [further for child in own for further in descendants(child)]
 

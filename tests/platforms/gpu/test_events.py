@@ -59,7 +59,6 @@ def slow(rank: int) -> Callable[[Any], Any]:
 
 
 def fetched(platform: Any, case: Case, which: int) -> list[Any]:
-    """Every rank's input, or its result."""
     return [
         platform.streams[rank].fetch(buffers(platform.memory, case, rank)[which], np.zeros(case.block, np.uint32))
         for rank in platform.local

@@ -55,7 +55,6 @@ def opened(opened: Open, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
 
 
 def with_switch(machine: Machine, monkeypatch: pytest.MonkeyPatch, **faults: Any) -> Library:
-    """The machine's driver, which the platform will find."""
     machine.switch = Library(machine, **faults)
     monkeypatch.setattr(cuda, "load_driver", lambda: cuda.Driver(machine.switch))
     return machine.switch
@@ -150,7 +149,6 @@ def test_what_the_switch_cannot_reduce_is_refused_with_the_choices() -> None:
 
 
 def allocated(machine: Machine) -> SwitchMemory:
-    """Memory of the switch for two ranks."""
     cuda = Cuda(machine.cupy())
     return SwitchMemory(cuda, switch_driver(cuda, range(2), 2), range(2), NBYTES)
 

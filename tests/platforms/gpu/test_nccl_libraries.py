@@ -40,7 +40,6 @@ def releases(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
 
 @pytest.fixture(autouse=True)
 def loaded_by_default(monkeypatch: pytest.MonkeyPatch, releases: Mapping[str, Path]) -> None:
-    """Ranks load the new one."""
     monkeypatch.setenv(NCCL_LIBRARY, str(releases[NEW]))
     usual.cache_clear()
 

@@ -53,7 +53,6 @@ def played(folder: Path, ranks: int, *names: str) -> Said:
 
 
 def same(everyone: list[Any]) -> Any:
-    """What all processes say alike."""
     assert all(report == everyone[0] for report in everyone), everyone
     return everyone[0]
 

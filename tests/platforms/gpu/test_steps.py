@@ -35,8 +35,6 @@ QUICK = Sampling(iters=1, region=0.0)
 
 @pytest.fixture
 def opened(opened: Open) -> Open:
-    """The same, for steps."""
-
     def open_on(
         machine: Machine, ranks: int, in_place: bool = False, names: Sequence[str] = (), steps: Any = (STEP,)
     ) -> Any:
@@ -87,7 +85,6 @@ def test_whichever_stream_is_late_its_moments_follow_each_other(opened: Open) ->
 
 
 def expect_sensible(result: Any, schedule: str, ranks: int) -> None:
-    """The moments of every rank are in order."""
     assert isinstance(result, StepTimes), result
     assert result.right, result.wrong
     for series in result.series:
