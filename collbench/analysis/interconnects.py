@@ -262,7 +262,7 @@ def left_out(interconnects: Sequence[Interconnect], compared: Iterable[Interconn
             continue
         why = "; ".join(interconnect.remarks) or "no case and size in common with another interconnect"
         if interconnect.results and all(row.note.bound for row in interconnect.results):
-            why = "its predictions are only bounds, since nothing was measured on it"
+            why = "its predictions are only bounds, since no measurement supports them"
         reasons.append(f"{interconnect.name}: {why}")
     return reasons
 

@@ -160,7 +160,7 @@ def test_a_trimmed_list_leaves_a_word_that_does_not_depend_on_the_nodes() -> Non
         (2, 1.0, Word.OK, "2 nodes of 8 GPUs are assumed"),  # on more, fewer cards would carry more than they can
         (2, 1.6, Word.SLOW, "2 nodes of 8 GPUs are assumed"),
         (2, 40.0, Word.SLOW, "any of 2, 4, 8 and 16 nodes are assumed"),
-        (4, 1.0, Word.UNKNOWN, "on any of 2 and 4 nodes"),
+        (4, 1.0, Word.UNKNOWN, "any of 2 and 4 nodes are assumed"),
     ):
         run = log(sized(h100, 16, nodes), listed=2, slower=slower)
         result = checked(run, on="dgx-h100")

@@ -151,9 +151,8 @@ def test_of_a_trimmed_list_the_number_of_nodes_is_not_known_and_that_is_said() -
         assert "--nodes 2" not in hint(run), kept
         assert checked(run, on="dgx-h100").line.count("incomplete") == 1, kept
         assert "incomplete" in collbench.check(run=run, on="dgx-h100").line, kept
-        assert any("incomplete" in note for note in analysed(SafeRun("log", run, (), run.results), "dgx-h100").notes), (
-            kept
-        )
+        notes = analysed(SafeRun("log", run, (), run.results), "dgx-h100").notes
+        assert any("incomplete" in note for note in notes), kept
         stated = checked(run, on="dgx-h100", nodes=4)
         assert (stated.nodes, stated.hint) == (4, ""), kept
         assert checked(run).nodes == 0, kept

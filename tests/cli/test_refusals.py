@@ -63,7 +63,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("dgx-h100 --out mine.toml", "is the folder of a run; a calibration is written with --fit RUN"),
         ("dgx-h100,moon", "unknown system 'moon'; choose from: ... dgx-h100 ... FILE.toml"),
         ("dgx-h100,dgx-h100", "names a system twice"),
-        ("dgx-h100,hgx-h200 --impl ring-host", "which is a bound and no expectation"),
+        ("dgx-h100,hgx-h200 --impl ring-host", "are only bounds, since no measurement"),
     ),
     "all_reduce_perf": (
         ("-J /proc/nothing.json", "cannot write /proc/nothing.json"),

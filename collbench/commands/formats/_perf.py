@@ -137,7 +137,7 @@ def _choose_path(options: dict[str, Any]) -> None:
     chosen = options["local_register"], options["cta_policy"]
     if chosen not in _PATHS or (any(chosen) and options["impl"] != USUAL["impl"]):
         choices = ", ".join(f"-R {register} -x {policy}" for register, policy in _PATHS)
-        raise UsageError(f"-R {chosen[0]} -x {chosen[1]} is not possible; choose from {choices}, without --impl")
+        raise UsageError(f"-R {chosen[0]} -x {chosen[1]} is not possible; choose from {choices}, and leave --impl out")
     options["impl"] = _PATHS[chosen] or options["impl"]
 
 

@@ -131,7 +131,7 @@ def test_of_several_files_a_line_each_is_printed_and_patterns_of_names_say_ranks
     every = call(import_command, *files, "--ranks", ranks, "-v", "-o", tmp_path / "all").stdout
     assert ("reported mean" in every, " ok" in every) == (True, False)
     for words, why in (
-        ("x*=2", "matches none of these files"),
+        ("x*=2", "matches none"),
         ("x", "is impossible; give"),
         ("=2", "is impossible"),
         ("2,", "is imp"),
