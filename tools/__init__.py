@@ -25,7 +25,6 @@ def output_of(
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a Markdown table."""
     return [_row(heads), "|---" * len(heads) + "|", *map(_row, rows)]
 
 

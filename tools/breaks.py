@@ -37,7 +37,6 @@ class Experiment:
 
     @staticmethod
     def all() -> tuple["Experiment", ...]:
-        """Return the experiments in the order of the chapter."""
         return msgspec.convert(TEXTS["break"], tuple[Experiment, ...])
 
 
@@ -150,6 +149,5 @@ def _fixed(before: Operation, after: Operation) -> bool:
 
 
 def written() -> Iterator[tuple[Path, bytes]]:
-    """Yield the file and its content."""
     found = {each.name: explained(each) for each in Experiment.all()}
     yield ASSETS / "breaks.json", msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"

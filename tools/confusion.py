@@ -48,8 +48,6 @@ def measured(rows: Rows, collective: str, ranks: int) -> list[Measurement]:
 
 
 def expecting(known: Constants) -> Callable[[System, Sequence[Case], str], list[Prediction]]:
-    """Return the predictions of a model with other constants."""
-
     def expect(system: System, cases: Sequence[Case], implementation: str) -> list[Prediction]:
         name = cases[0].collective.name
         times = terms_by(known, system, name).at(np.array([max(1, one.nbytes) for one in cases], float))
@@ -72,7 +70,6 @@ class Trial:
 
     @property
     def system(self) -> System:
-        """The described system."""
         return self.found.sweep.system
 
     @cached_property
@@ -95,7 +92,6 @@ class Trial:
         return diagnose(self.rows(self.found.measured * factors), self.system, QUIET, expecting(self.known))
 
     def rows(self, seconds: Floats) -> list[Measurement]:
-        """Return the rows with these times."""
         rows = [(int(nbytes), time) for nbytes, time in zip(self.found.nbytes, seconds.tolist(), strict=True)]
         return measured(rows, self.found.sweep.collective, self.system.ranks)
 
@@ -152,7 +148,6 @@ def causes(every: Sequence[Trial]) -> list[str]:
 
 
 def named(hypothesis: Hypothesis, diagnosis: Diagnosis, among: int) -> bool:
-    """Return whether the hypothesis is one of the first reasons."""
     return hypothesis.name in [reason.hypothesis.name for reason in diagnosis.reasons[:among]]
 
 

@@ -118,7 +118,6 @@ def _complaint(shown: str, capabilities: str) -> str:
 
 
 def here(traces: Sequence[str] = TRACES, timeout: float = TIMEOUT, murmur: float = MURMUR) -> Choice:
-    """Return the choice for this machine."""
     program = shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path="/usr/lib/wsl/lib")
     if not program:
         driver = next(filter(os.path.exists, traces), "")

@@ -26,7 +26,6 @@ def line(path: Path) -> str:
 
 
 def heading(name: str) -> str:
-    """Return the heading of a package."""
     return f"\n{'#' * (2 + name.count('.'))} {name.replace('.', '/')}/\n\n{line(modules()[name])}\n"
 
 
@@ -57,7 +56,6 @@ def first_sentence(path: Path) -> str:
 
 
 def written() -> Iterator[tuple[Path, str]]:
-    """Yield the page and its text."""
     top = [name for name in (*ORDER, "__main__") if name in modules() and modules()[name].name != "__init__.py"]
     packages = [name for name in ORDER if name in modules() and name not in top]
     kernels = sorted(path for path in (ROOT / "kernels").rglob("*") if path.suffix in (".cu", ".cuh", ".hpp"))

@@ -86,7 +86,6 @@ def all_goldens(tree: Path, logs: Path | None) -> Iterator[Golden]:
 
 
 def _goldens(prefix: str, section: dict[str, dict[str, list[str]]], words: dict[str, str]) -> Iterator[Golden]:
-    """Yield the goldens of a section, with words in capitals replaced."""
     for stream, widths in (("terminal", WIDTHS), ("pipe", (0,))):
         for name, lines in section.get(stream, {}).items():
             commands = [re.sub(r"\b[A-Z]+\b", lambda match: words.get(match[0], match[0]), line) for line in lines]

@@ -43,7 +43,6 @@ GPU_SIZES = (8, 2**15, 2**19, 2**21, 2**27)
 
 @cache
 def numbers(folder: Path) -> Numbers:
-    """Return the numbers of the all-reduces of a run."""
     return Numbers.of(read(folder).results)
 
 
@@ -71,7 +70,6 @@ def several_libraries() -> list[str]:
 
 
 def _fastest(size: int, wanted: Callable[[str], bool]) -> tuple[str, float]:
-    """Return the fastest of the wanted implementations at a size, and its seconds."""
     rows = numbers(LIBRARIES).timed.items()
     times = {name: row.typical for (name, nbytes), row in rows if nbytes == size and wanted(name)}
     name = min(times, key=lambda name: times[name])

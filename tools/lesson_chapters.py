@@ -39,7 +39,6 @@ class Facts(NamedTuple):
 
 
 def written() -> Iterator[tuple[Path, str]]:
-    """Yield the file and its text."""
     chapters = [chapter(text) for text in tomllib.loads(TEXTS.read_text(encoding="utf-8"))["chapter"]]
     yield ASSETS / "chapters.json", msgspec.json.format(msgspec.json.encode(chapters), indent=1).decode() + "\n"
 

@@ -37,7 +37,6 @@ class Described:
     graph: bool = False
 
     def load(self) -> System:
-        """Return that part of the system."""
         part = on_ranks(files.load(self.system), self.ranks)
         return launched_in_graph(part) if self.graph else part
 
@@ -62,7 +61,6 @@ def written() -> Iterator[tuple[Path, str]]:
 
 
 def predicted(described: Described) -> LessonMachine:
-    """Return the predictions for a machine."""
     system = described.load()
     rows = (row for name in choose("library,ladder", system.platform) for row in _curve(system, name))
     return _place(described.name, f"{MODEL}: {described.name}", system.ranks, Numbers.of(rows))

@@ -20,7 +20,6 @@ environment](measuring.md#variables-of-the-environment), the [exit statuses](mea
 
 
 def written() -> Iterator[tuple[Path, str]]:
-    """Yield the page and its text."""
     yield ROOT / "docs" / "options.md", "\n".join([HEAD, *_sections()])
 
 

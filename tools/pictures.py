@@ -93,7 +93,6 @@ PICTURES: Mapping[str, Callable[[], Page]] = {"lesson.png": lesson, "judge.png":
 
 
 def drawn(browser: webdriver.Chrome, page: Page) -> bytes:
-    """Return the PNG of a page, with its words in it."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder, "page.html")
         place.write_text(page.text, encoding="utf-8")
@@ -114,7 +113,6 @@ def words_of(content: bytes) -> str:
 
 
 def written() -> Iterator[tuple[Path, bytes]]:
-    """Yield each picture and its bytes."""
     with opened() as browser:
         for name, page in PICTURES.items():
             yield FOLDER / name, drawn(browser, page())

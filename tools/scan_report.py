@@ -24,7 +24,6 @@ HEAD = "| scans | exact | false | missed | OK, not in sight | UNKNOWN | rounds |
 
 
 def scanned(world: World) -> Answer:
-    """Return the answer of `collbench scan` for a world."""
     work = Scan(2, LIMIT - 1, SIZES)
     of_size = partial(Case, COLLECTIVES["sendrecv"], dtype=DATATYPES["float"], redop=NONE, root=0, in_place=False)
     cases = {size: of_size(size, ranks=world.members, work=work) for size in SIZES}
@@ -52,7 +51,6 @@ def common(world: World, answer: Answer) -> set[str]:
 
 
 def judged(world: World, answer: Answer) -> Floats:
-    """Return the columns of an answer, with 1 for each that holds."""
     truth, grey, found = world.slow(), world.grey(), common(world, answer)
     slow, ok = set(truth) - grey, answer.word is Word.OK
     exact = found - grey == slow and answer.word is (Word.SLOW if found else Word.OK)
@@ -76,7 +74,6 @@ def of_noise(noise: str, fault: str, seed: int) -> Floats:
 
 
 def cells(outcomes: list[Floats]) -> str:
-    """Return the columns of a row."""
     *counts, rounds, sight = np.transpose(outcomes)
     shares = " | ".join(f"{each.sum():.0f} ({100 * each.mean():.1f} %)" for each in counts)
     return f"{len(outcomes)} | {shares} | {np.median(rounds):.0f} | {np.median(sight):.2f} |"

@@ -211,7 +211,6 @@ class Row(NamedTuple):
     noise: Noise = QUIET
 
     def drawn(self, seed: int) -> World:
-        """Draw one world."""
         return World(self.members, self.size, self.planted, self.noise, default_rng(seed))
 
 

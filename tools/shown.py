@@ -30,7 +30,6 @@ class Shown:
 
     @property
     def statuses(self) -> tuple[int, ...]:
-        """The right exit statuses."""
         return next((found for word, found in STATUSES.items() if word in self.words.split()), (0,))
 
 

@@ -31,7 +31,6 @@ ABOUT_ALL = ("test_docs", "test_goldens", "test_lessons", "test_gallery", "test_
 
 
 def commands() -> list[str]:
-    """Return the folders of all commands."""
     return sorted(path.parent.name for path in (ROOT / "collbench" / "commands").glob("*/__init__.py"))
 
 

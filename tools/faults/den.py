@@ -44,7 +44,6 @@ class Den:
 
     @property
     def private(self) -> bool:
-        """Whether /dev/shm is private."""
         return self._holder is not None
 
     def path(self, path: Path | str) -> Path:

@@ -41,7 +41,6 @@ class Verdict:
 
     @property
     def line(self) -> str:
-        """The line for the terminal."""
         return f"{self.trial.name}: {'; '.join(self.complaints) or 'survived'}"
 
 
@@ -55,7 +54,6 @@ class Ground:
         self._own = threading.local()
 
     def carry_out(self, trial: Trial) -> Verdict:
-        """Carry out a trial in the calling thread."""
         if not hasattr(self._own, "den"):
             self._own.den = self._open.enter_context(Den())
         place = Path(tempfile.mkdtemp(dir=self.folder, prefix="t"))
@@ -79,12 +77,10 @@ class Ground:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def close(self) -> None:
-        """Leave all dens."""
         self._open.close()
 
 
 def every() -> list[Trial]:
-    """Return all trials in the order of the sources."""
     return [trial for source in SOURCES for trial in source.trials()]
 
 

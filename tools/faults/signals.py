@@ -32,7 +32,6 @@ def compiling(scene: Scene) -> None:
 
 
 def slow_compiler(scene: Scene) -> None:
-    """Write a slow compiler."""
     program = scene.folder / "cxx"
     program.write_text(SLOW.replace("@", str(scene.folder)))
     program.chmod(0o700)

@@ -53,7 +53,6 @@ class Scene:
 
     @property
     def ended(self) -> bool:
-        """Whether the command has ended."""
         return self.process is not None and self.process.poll() is not None
 
     def members(self) -> dict[int, str]:
@@ -131,7 +130,6 @@ class Trial:
     speaks: bool = False  # whether the launcher prints messages of its own
 
     def command(self) -> list[str]:
-        """Return the command line."""
         command = [*self.launcher, *COLLBENCH, *self.arguments]
         return ["/bin/sh", "-c", self.shell, "sh", *command] if self.shell else command
 

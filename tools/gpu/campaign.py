@@ -130,7 +130,6 @@ class Campaign:
         scratch.replace(path)
 
     def load(self, stage: Stage) -> Outcome | None:
-        """Return the record of a stage, if it has one."""
         path = self.folder / stage.name / RECORD
         return Outcome(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
@@ -149,7 +148,6 @@ class Campaign:
         return "\n".join([*lines, "", f"Left: {', '.join(left) or 'nothing'}."]) + "\n"
 
     def status(self) -> int:
-        """Return the exit status for the records."""
         outcomes = {outcome.outcome if outcome else "" for outcome in map(self.load, self.stages)}
         if outcomes & {FAILED, TIMED_OUT}:
             return said.BAD

@@ -74,7 +74,6 @@ def unjust(implementation: str, reason: str, here: Here) -> str:
 
 
 def here_of(platform: gpu.GpuPlatform) -> Here:
-    """Return the facts of an open platform."""
     cuda, devices = platform._cuda, platform._places.devices
     reaches = cuda.runtime.deviceCanAccessPeer
     return Here(

@@ -44,7 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def toolkit(program: str) -> str | None:
-    """Return the path of a program of the CUDA toolkit."""
     return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", ""), *FOLDERS]))
 
 

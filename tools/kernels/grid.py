@@ -40,7 +40,6 @@ class Ranks:
         return self._arrays[which][rank][self.starts[rank][which] :][: self.case.nbytes // self.case.dtype.itemsize]
 
     def fill(self, seed: int) -> None:
-        """Write the inputs of a seed."""
         for rank in range(self.case.ranks):
             self.part(1, rank)[:] = 0
             self.part(0, rank)[:] = sent(self.case, rank, seed)

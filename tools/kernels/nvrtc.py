@@ -81,7 +81,6 @@ class Compiled:
 def compiled(
     file: str, more: tuple[str, ...] = (), dtype: str = "float", redop: str = "sum", arch: int = 90
 ) -> Compiled:
-    """Return a kernel file, compiled."""
     reduction = NONE if redop == "none" else REDUCTIONS[redop]
     options = (*compiler.defines(DATATYPES[dtype], reduction), *more, STANDARD)
     return compile_source(compiler.source(file), arch, options)
@@ -111,7 +110,6 @@ def compile_source(source: str, arch: int, options: tuple[str, ...]) -> Compiled
 
 
 def version() -> tuple[int, int]:
-    """Return the version of the compiler."""
     major, minor = ctypes.c_int(), ctypes.c_int()
     _check(library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
     return major.value, minor.value

@@ -57,7 +57,6 @@ class Bug:
 
 @cache
 def clean(run: Run) -> Outcome:
-    """Return the outcome of a run with the unchanged kernels."""
     every = Run((*ALLREDUCES, *OTHERS), 2) if NARROW not in run.kernels else run
     return outcome(build(every.parts()), run)
 
@@ -81,7 +80,6 @@ def _run(record: Mapping[str, Any]) -> Run:
 
 
 def _body(file: str, kernel: str) -> str:
-    """Return one kernel of a file."""
     found = re.search(
         rf"^(?:extern .*)?\s+{kernel}\(PARAMETER.*?^}}\n|^extern .* {kernel}\(.*?^}}\n",
         (compiler.folder() / file).read_text(),

@@ -48,11 +48,9 @@ class Errors:
 
     @cached_property
     def kind(self) -> str:
-        """The kind of the sweep in the tables."""
         return kind_of(self.sweep.system, self.sweep.collective)
 
     def up_to(self, most: int) -> "Errors":
-        """Return the rows of at most `most` bytes."""
         there = self.nbytes <= most
         return Errors(self.sweep, self.nbytes[there], self.measured[there], self.predicted[there])
 
@@ -167,7 +165,6 @@ def _probe(sweep: Published, index: int) -> tuple[float, float]:
 
 
 def smallest(sweep: Published) -> list[int]:
-    """Return the three smallest sizes."""
     return list(range(3))
 
 

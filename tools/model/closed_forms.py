@@ -46,7 +46,6 @@ def halving_doubling(ranks: int, nbytes: Bytes, alpha: float, beta: float, gamma
 
 
 def binomial_broadcast(ranks: int, nbytes: Bytes, alpha: float, beta: float, gamma: float = 0.0) -> Bytes:
-    """Return the time of a binomial broadcast, or with gamma of a reduction."""
     return _rounds(ranks) * (alpha + nbytes * beta + nbytes * gamma)
 
 

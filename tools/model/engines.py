@@ -82,7 +82,6 @@ class Published(NamedTuple):
 
     @property
     def system(self) -> System:
-        """The described system."""
         return _system(self.machine, self.ranks, self.launch)
 
 
@@ -343,7 +342,6 @@ def fitted(machines: Sequence[str]) -> dict[str, float]:
 
 
 def written() -> Iterator[tuple[Path, str]]:
-    """Yield the page with each of its tables."""
     yield block("docs/model.md", "engine errors", error_table())
     yield block("docs/model.md", "engines", gains_table())
     yield block("docs/model.md", "nccl in graphs", in_graphs_table())

@@ -58,7 +58,6 @@ def tables(without: dict[str, Constants], sweeps: Sequence[Published]) -> dict[s
 
 
 def together(found: Sequence[Errors], part: Part) -> Floats:
-    """Return the relative errors of all rows of a part."""
     return np.concatenate([row.relative[np.asarray(part(row), bool)] for row in found])
 
 

@@ -60,7 +60,6 @@ class Choice(NamedTuple):
 
 
 def choices(hardware: Hardware) -> Iterator[Choice]:
-    """Yield the choice at every size."""
     where = SimpleNamespace(hardware=hardware, name="gpu")
     for case in dict.fromkeys(row.case for row in ROWS):
         times = {row.implementation: row.typical for row in ROWS if row.case == case}

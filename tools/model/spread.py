@@ -89,7 +89,6 @@ def _alike(machines: Sequence[str]) -> Floats:
 
 
 def _weighted(values: Floats, weights: Floats, level: float) -> float:
-    """Return a weighted quantile."""
     order = np.argsort(values)
     places = np.cumsum(weights[order]) - weights[order] / 2
     return float(np.interp(level * weights.sum(), places, values[order]))

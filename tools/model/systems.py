@@ -26,7 +26,6 @@ _SYSTEMS: dict[str, System] = {}
 
 
 def _system(record: dict[str, Any]) -> System:
-    """Return the system of a record of systems.toml."""
     facts = dict(record)
     like = facts.pop("like", None)
     for rate in ("gpu_rate", "socket_rate"):
@@ -41,7 +40,6 @@ def _system(record: dict[str, Any]) -> System:
 
 
 def _by_name(records: dict[str, dict[str, Any]]) -> dict[str, tuple[str, System]]:
-    """Return machine and system by the names of records."""
     found = {}
     for name, record in records.items():
         facts = dict(record)

@@ -161,7 +161,6 @@ def is_text(*nodes: ast.expr) -> bool:
 
 
 def name_of(function: ast.expr) -> str:
-    """Return the last name of a called function."""
     return ast.unparse(function).rpartition(".")[2]
 
 

@@ -38,7 +38,6 @@ class Trial:
     more: tuple[str, ...] = ()
 
     def words(self, folder: Path) -> list[str]:
-        """Return the words of the command."""
         what = f"sweep --no-plot --on {self.platform} --impl {self.implementation} --op {self.op} --ranks {self.ranks}"
         how = f"-d {self.dtype} -o {self.redop} -b {self.size} -e {self.size} -n 3 --timeout {HANG}"
         return [*what.split(), *how.split(), "--out", str(folder), *self.more]
@@ -56,7 +55,6 @@ class Mutant:
 
 
 def mutants() -> tuple[Mutant, ...]:
-    """Return the faults of faults.toml."""
     known = []
     for record in tomllib.loads(Path(__file__).with_name("faults.toml").read_text(encoding="utf-8"))["mutant"]:
         changes = tuple((change["from"], change["to"]) for change in record.get("changes", [record]))
@@ -135,7 +133,6 @@ def carried_out(place: Path, trial: Trial, cache: Path) -> Outcome:
 
 
 def reason(row: Mapping[str, object]) -> str:
-    """Return the error of a row."""
     from collbench.runfile.schema import to_result
 
     result = to_result(row)

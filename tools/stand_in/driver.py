@@ -94,7 +94,6 @@ class Library:
 
     @property
     def empty(self) -> bool:
-        """Nothing is held."""
         return not self.handles and not self.reserved and not self.mapped
 
     def behind(self, address: int, device: int) -> tuple[Part, int]:

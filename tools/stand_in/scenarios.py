@@ -79,7 +79,6 @@ def a_case(collective: str = "allreduce", nbytes: int = 1000, **changes: Any) ->
 
 
 def outcome(platform: Any, name: str, case: Case) -> str:
-    """Return the outcome of a run of a case, in words."""
     try:
         found = flaw(name, case, platform, seeds=2)
     except Unsupported as reason:

@@ -92,6 +92,5 @@ def anchor(table: Table, constants: Constants | None = None, place: int = 0) -> 
 
 
 def mean_error(found: Iterable[Miss]) -> float:
-    """Return the mean of the absolute errors."""
     errors = [abs(miss.relative) for miss in found]
     return sum(errors) / len(errors)

@@ -60,5 +60,4 @@ FITTED_TO = tuple(table for table, fitted in zip(TABLES, _FITTED, strict=True) i
 
 
 def named(name: str) -> Table:
-    """Return the table with this name."""
     return next(table for table in TABLES if table.name == name)

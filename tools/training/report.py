@@ -75,7 +75,6 @@ def _least(
 
 
 def generation(table: Table) -> int:
-    """Return the generation of a table's GPUs."""
     return machine_of(load(table.system)).constants.generation
 
 
