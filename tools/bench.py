@@ -161,7 +161,6 @@ def _oversubscribed() -> None:
 
 
 def _sweep(*options: str) -> dict[tuple[int, str], float]:
-    """Return medians by size and implementation."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder, "run")
         command = ["sweep", "--on", "cpu", "--no-plot", "--out", str(place), *options]

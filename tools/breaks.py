@@ -59,7 +59,6 @@ def explained(experiment: Experiment) -> Litmus:
 
 
 def _litmus(fragment: Fragment, found: Witness, experiment: Experiment) -> Litmus:
-    """Return the program and the execution in words."""
     wanted = {name: int(value) for name, value in _WANTED.findall(fragment.outcome)}
     said = _Words(found, experiment.places, wanted)
     ops = [op for op in found.execution.ops if op.thread >= 0]

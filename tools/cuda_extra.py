@@ -63,7 +63,6 @@ def ask(command: Sequence[str], timeout: float = TIMEOUT, murmur: float = MURMUR
 
 
 def say(sentence: str) -> None:
-    """Write a line to stderr."""
     sys.stderr.write(f"collbench: {sentence}\n")
     sys.stderr.flush()
 

@@ -56,7 +56,6 @@ class Linked(Voice):
 
 
 def content() -> Content:
-    """Return the lesson of the committed runs."""
     runs = [read(ROOT / "results" / name) for name in (TIMED, EXPLAINED)]
     return screens.content(runs, voice=Linked)
 

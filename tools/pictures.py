@@ -107,7 +107,6 @@ def drawn(browser: webdriver.Chrome, page: Page) -> bytes:
 
 
 def words_of(content: bytes) -> str:
-    """Return the words that a drawn picture shows."""
     with Image.open(io.BytesIO(content)) as picture:
         return str(picture.info[WORDS])
 

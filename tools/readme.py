@@ -19,7 +19,6 @@ WIDTH = 24  # columns of a name with its library
 
 
 def printed(arguments: str) -> str:
-    """Return the results that a command prints."""
     with tempfile.TemporaryDirectory() as folder:
         said = output_of([*arguments.split(), "--no-plot"], folder)
     return said.strip().partition("\nrun file:")[0].rstrip() + "\n"

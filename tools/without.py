@@ -74,7 +74,6 @@ def complaints(home: Path, gone: set[str], tests: bool, types: bool = False) -> 
 
 
 def main() -> int:
-    """Try each command of the arguments, or all."""
     tests, failed = "--tests" in sys.argv, 0
     for name in [word for word in sys.argv[1:] if word != "--tests"] or commands():
         gone = with_users(name)

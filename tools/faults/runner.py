@@ -86,7 +86,6 @@ def every() -> list[Trial]:
 
 @contextmanager
 def ground() -> Iterator[Ground]:
-    """Yield a place for trials, and remove it."""
     folder = Path(tempfile.mkdtemp(prefix="faults-", dir="/tmp"))
     (folder / "cache").mkdir(mode=0o700)
     made = Ground(folder)

@@ -42,12 +42,10 @@ class Scene:
 
     @property
     def run(self) -> Path:
-        """The run file of most trials."""
         return self.folder / "out" / "run.jsonl"
 
     @property
     def pid(self) -> int:
-        """The process id of the command."""
         assert self.process
         return self.process.pid
 

@@ -122,7 +122,6 @@ class Campaign:
         return {**os.environ, "PYTHONUNBUFFERED": "1", **folders, **only}
 
     def save(self, stage: Stage, outcome: Outcome) -> None:
-        """Replace the record of a stage atomically."""
         path = self.folder / stage.name / RECORD
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = path.with_name(f".{RECORD}")

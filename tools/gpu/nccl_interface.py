@@ -30,7 +30,6 @@ FORMS = re.compile(rb"[ -~]*Bytes -> (?:Algo|Kernel|cudaMemcpy|RMA|Rail)[ -~]*")
 
 
 def described(wheel: Path) -> str:
-    """Return a release as a table of TOML."""
     (file,), (library,) = wheel.rglob("nccl.h"), wheel.rglob("libnccl.so.2")
     text, loaded = file.read_text(), ctypes.CDLL(str(library))
     number = ctypes.c_int()

@@ -26,7 +26,6 @@ class Here:
 
     @property
     def shared(self) -> bool:
-        """Whether ranks share a GPU."""
         return self.gpus < self.ranks
 
 

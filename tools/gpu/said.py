@@ -11,7 +11,6 @@ KEY, WRONG, SKIP = "= ", "FAILED: ", "skipped: "
 
 
 def key(text: str) -> None:
-    """Print a number for the page."""
     print(f"{KEY}{text}", flush=True)
 
 

@@ -68,7 +68,6 @@ def probes() -> str:
 
 
 def compiled_primitives(arch: int) -> nvrtc.Compiled:
-    """Return these kernels for an architecture."""
     return nvrtc.compile_source(probes(), arch, (nvrtc.STANDARD,))
 
 

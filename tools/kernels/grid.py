@@ -75,5 +75,4 @@ class Ranks:
         return {self.part(1, rank).tobytes() for rank in range(self.case.ranks)}
 
     def right(self, seed: int) -> bool:
-        """Return whether every rank holds the right result."""
         return self.results() == {received(self.case, 0, seed)[0][1].tobytes()}

@@ -197,7 +197,6 @@ def predicted(row: Published, links: Hardware | None = None, read: float | None 
 
 
 def off(row: Published) -> float:
-    """Return the relative error of a prediction."""
     return predicted(row) / row.seconds - 1
 
 

@@ -153,7 +153,6 @@ def swappable(call: ast.Call) -> bool:
 
 
 def is_text(*nodes: ast.expr) -> bool:
-    """Return whether an operator joins or formats text."""
     return any(
         isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
         for node in nodes

@@ -124,7 +124,6 @@ class Machine:
         return found
 
     def noted(self, what: str, stream: Stream) -> None:
-        """Something that a stream does now."""
         self.log.append((what, stream))
 
     def refuse_broken(self) -> None:

@@ -219,7 +219,6 @@ class Meeting:
         return told
 
     def exchange(self, mine: Any) -> list[Any]:
-        """Return the data of every rank, by rank."""
         self._count += 1
         self._leave(f"{self._count}-{self._rank}", mine)
         found = [self._wait(self._folder / f"{self._count}-{rank}") for rank in range(self._size)]

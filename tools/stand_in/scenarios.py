@@ -73,7 +73,6 @@ def opened(
 
 
 def a_case(collective: str = "allreduce", nbytes: int = 1000, **changes: Any) -> Case:
-    """Of whole elements, at least one."""
     rough = case_of_bytes(collective, nbytes, RANKS, **changes)
     return replace(rough, nbytes=max(rough.block, 1) * rough.granule)
 
@@ -87,7 +86,6 @@ def outcome(platform: Any, name: str, case: Case) -> str:
 
 
 def on(rank: int, **faults: Any) -> dict[str, Any]:
-    """Faults that one process sees."""
     return faults if rank == RANK else {}
 
 

@@ -92,7 +92,6 @@ class Stream:
                 self._room.wait(0.05)
 
     def _give_entry(self) -> None:
-        """Free the entry of what has run."""
         with self._room:
             self._queued -= 1
             self._room.notify()

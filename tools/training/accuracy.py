@@ -34,7 +34,6 @@ def sequence_of(table: Table, row: Row) -> int:
 
 
 def given(table: Table, row: Row, constants: Constants | None = None, efficiency: float = 1.0) -> PlanSetting:
-    """Return the planner's question for a row."""
     curves = ModelCurves(load(table.system), row.gpus)
     job = TrainingJob(
         row.model, row.gpus, row.batch, sequence_of(table, row),

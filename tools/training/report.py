@@ -141,7 +141,6 @@ def strangers() -> list[str]:
 
 
 def runs() -> str:
-    """Return a line for every run, as CSV."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("published", "run", "layout", "published_seconds", "planned_seconds", "error", "anchored_error"))
