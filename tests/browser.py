@@ -31,7 +31,6 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chro
 
 @contextmanager
 def opened(*more: str) -> Iterator[webdriver.Chrome]:
-    """Start one with these arguments besides, and end it."""
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM or ""
     for argument in (*ARGUMENTS.split(), *more):

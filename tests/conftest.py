@@ -94,7 +94,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def case(collective: str = "allreduce", nbytes: int = 1024, **changes: object) -> Case:
-    """A case with the defaults of the command line."""
     chosen = COLLECTIVES[collective]
     redop = REDUCTIONS["sum"] if chosen.reduces else NONE
     fields = {"dtype": DATATYPES["float"], "redop": redop, "root": 0, "ranks": 2, "in_place": False} | changes
@@ -113,7 +112,6 @@ def mpiexec() -> str:
 
 @pytest.fixture
 def environment() -> dict[str, str]:
-    """The environment of a user, without any launcher's variables."""
     return of_a_user()
 
 
@@ -141,8 +139,6 @@ def sanitizer() -> None:
 
 @pytest.fixture
 def collbench(tmp_path: Path, environment: dict[str, str]) -> Command:
-    """Run `collbench ...` to its end in an empty directory."""
-
     def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         return carried_out(tmp_path, environment | variables, *arguments)
 
@@ -214,8 +210,6 @@ def start(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callable[...,
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
-    """Writes files under a root that stands in for `/`."""
-
     def write(files: dict[str, str]) -> Path:
         for name, text in files.items():
             path = tmp_path / name

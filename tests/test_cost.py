@@ -34,7 +34,6 @@ PLACES = [
 
 
 def place(hardware: Hardware, name: str = "gpu") -> Any:
-    """As much of a platform as a choice needs."""
     return SimpleNamespace(hardware=hardware, name=name, team=Alone())
 
 

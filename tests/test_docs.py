@@ -65,7 +65,6 @@ def test_the_index_of_questions_leads_to_every_command_and_page_and_the_readme_t
 
 
 def asked() -> list[tuple[str, str, str]]:
-    """Question, command and page of every row of the index."""
     rows = re.findall(r"^\| ([^|*]+) \| `([^`]+)` \| (.+) \|$", INDEX.read_text(), re.MULTILINE)
     return [row for row in rows if row[0].endswith("?")]
 
@@ -155,7 +154,6 @@ def quick(words: str) -> str:
 
 
 def shape(line: str) -> str:
-    """Without its numbers, their units, and how wide columns are."""
     numbers = re.sub(r"\d[\d,.]*(e[+-]?\d+)?", "N", line)
     return " ".join(re.sub(r"N ?(ns|us|ms|s|k|B|KiB|MiB|GiB|%|x)\b", "N", numbers).split())
 

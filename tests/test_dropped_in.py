@@ -158,7 +158,6 @@ def put(path: Path, text: str) -> None:
 
 
 def add(path: Path, opening: str, text: str) -> None:
-    """A record more behind a line that opens a table."""
     before = path.read_text()
     assert before.count(opening) == 1
     path.write_text(before.replace(opening, opening + text))

@@ -19,7 +19,6 @@ SIZES = [float(8 * 4**k) for k in range(13)]  # 8 B to 128 MiB
 def samples(
     seed: int, a: float, g: float, b: float, noise: float = 0.03, sizes: Sequence[float] = SIZES
 ) -> list[list[float]]:
-    """Nine samples a size about a + g*sqrt(S) + b*S."""
     random = np.random.default_rng(seed)
     return [list((a + g * math.sqrt(size) + b * size) * np.exp(noise * random.standard_normal(9))) for size in sizes]
 

@@ -28,7 +28,6 @@ Times = Mapping[int, float]
 
 
 def measured(times: Times, halfwidth: float = 0.0, name: str = "mpi", ranks: int = 2) -> list[Measurement]:
-    """Seven samples a size, spread so far on both sides."""
     shares = [1 + halfwidth * place / 3 for place in range(-3, 4)]
     return [
         measurement(name, tuple(seconds * share for share in shares), nbytes=nbytes, ranks=ranks)

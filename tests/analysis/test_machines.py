@@ -238,7 +238,6 @@ def test_slices_of_a_gpu_are_held_against_no_system_either() -> None:
 
 
 def spread_over(*ranks: int, gpu: str = "NVIDIA H100 80GB HBM3", speeds: dict[int, float] | None = None) -> Run:
-    """A log of hosts with so many ranks each."""
     return imported(log(gpu, *ranks, speeds=speeds or HALF_SPEED))
 
 

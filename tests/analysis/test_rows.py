@@ -32,7 +32,6 @@ MIB = 2**20
 
 
 def row(nbytes: int = 128 * MIB, seconds: float = 40e-3, floor: float | None = 20e-3, **changes: object) -> Measurement:
-    """A row with what its least traffic took meanwhile."""
     return replace(measurement("two-shot", (seconds,) * 7, nbytes=nbytes, **changes), floor=floor)
 
 

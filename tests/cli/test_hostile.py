@@ -48,7 +48,6 @@ def complaints(done: CompletedProcess[str], verbatim: bool = False) -> Iterator[
 
 
 def left(folder: Path) -> Iterator[str]:
-    """What is wrong with the files that it wrote."""
     for path in folder.rglob("*"):
         if path.suffix in (".svg", ".xml"):
             try:

@@ -154,7 +154,6 @@ def test_a_narrow_table_keeps_the_ratio_and_its_heading_is_one_line(monkeypatch:
 
 
 def below(line: str, heading: str, **ends: str) -> None:
-    """Each of these values ends where its heading ends."""
     for name, value in ends.items():
         word = name.replace("_", " ")
         assert line.index(value) + len(value) == heading.index(word) + len(word), word

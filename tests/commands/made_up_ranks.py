@@ -51,7 +51,6 @@ class MadeUpRanks(Supervisor):
 
 @pytest.fixture
 def made_up_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For every sweep that is carried out in this process."""
     _take_their_place(monkeypatch)
 
 

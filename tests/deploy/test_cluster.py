@@ -79,7 +79,6 @@ class Cluster:
         return {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf")}
 
     def run(self, *words: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Carry a command of Slurm out, to its end."""
         return run(*words, cwd=cwd, env=self.environment | variables)
 
     def says(self, node: str, what: str) -> str:

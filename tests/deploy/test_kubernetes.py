@@ -30,7 +30,6 @@ Resources = dict[str, dict[str, Resource]]
 
 @pytest.fixture(scope="module")
 def resources() -> Resources:
-    """By folder and kind, of which there is one each."""
     found: Resources = {}
     for folder in (K8S / "base", *(K8S / "overlays").iterdir()):
         sent = yaml.safe_load_all(passes("kubectl", "kustomize", folder))
@@ -39,7 +38,6 @@ def resources() -> Resources:
 
 
 def pods(value: Any) -> Iterator[Resource]:
-    """Yield every pod's template in a resource, however deep."""
     if isinstance(value, dict):
         if "containers" in value.get("spec", {}):
             yield value

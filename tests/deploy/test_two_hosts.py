@@ -56,7 +56,6 @@ class Host:
     def run(
         self, *words: str, cwd: Path = Path("/"), env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Carry a command out on the host, to its end."""
         return run(self.agent, self.name, f"cd {shlex.quote(str(cwd))} && exec {shlex.join(words)}", env=env)
 
 

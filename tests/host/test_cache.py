@@ -28,7 +28,6 @@ def kernels() -> Path:
 
 
 def stored(stem: str) -> Path:
-    """A kernel of the cache, whose code is its name."""
     return cache.cached_file(stem, ".so", PlatformError, lambda product: product.write_bytes(stem.encode()))
 
 

@@ -85,7 +85,6 @@ extern "C" void narrowed(const float* values, bfloat_t* into, u64 count) {{
 
 @pytest.fixture(params=[True, False], ids=["as on a GPU", "as on a CPU"])
 def narrowed(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """What the kernels make of 32-bit patterns: 16-bit ones."""
     options = (
         *compiler.defines(DATATYPES["bfloat16"], REDUCTIONS["sum"]),
         *(["-DFULL_NANS=true"] if request.param else []),

@@ -41,7 +41,6 @@ QUICK: list[Program] = [
 
 
 def of_architecture(arch: int) -> list[Program]:
-    """Every program there; integers of one byte take most registers."""
     return [(*program, *pair, arch) for program in PROGRAMS for pair in (("float", "sum"), ("int8", "avg"))]
 
 

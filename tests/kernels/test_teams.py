@@ -18,7 +18,6 @@ GRIDS = [(1, 32), (2, 64), (1, 40)]  # blocks and threads; of 40 threads, 8 are 
 def exchanged(
     wire: Wire, count: int, team: int, *more: str, grid: tuple[int, int] = (1, 1), calls: int = 1, starts: Sequence = ()
 ) -> set[bytes]:
-    """What the ranks have after these calls, all the same."""
     residual = narrow.KINDS * RANKS * ROOM
     ranks = Ranks(case(nbytes=4 * count, ranks=RANKS), residual + 8 * count + 16, starts)
     random = np.random.default_rng(count)

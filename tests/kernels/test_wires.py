@@ -108,7 +108,6 @@ def graded(wire: Wire, ranks: int) -> tuple[Recipe, Numbers, Numbers]:
 
 
 def verdict(wire: Wire, how: Recipe, got: Numbers) -> tuple[int, int]:
-    """How many the kernel finds wrong, and the first."""
     found, stored = checking.CLEAN.copy(), got.astype(np.float32)
     compare = compiler.host_kernel(compiler.JUDGE, "compare_bounded", compiler.defines(FLOAT, SUM))
     start = np.uint64(stored.ctypes.data), np.uint64(len(stored)), checking.packed(how)

@@ -17,7 +17,6 @@ from tools.faults.surroundings import BATCH, STARTERS
 
 @pytest.fixture
 def other(tmp_path: Path) -> Path:
-    """A copy of the whole package with its kernels."""
     for name in ("collbench", "kernels"):
         shutil.copytree(ROOT / name, tmp_path / "other" / name, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path / "other"

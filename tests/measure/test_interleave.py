@@ -227,7 +227,6 @@ MPICH, OPEN, INTEL = library("mpich", None), library("openmpi", Path("/ompi")), 
 
 
 def against_each_other() -> Sweep:
-    """Two libraries' implementations and a rung, which calls neither."""
     return replace(sweep(64, 1024), implementations=CALLS)
 
 

@@ -122,7 +122,6 @@ class ToyPlatform:
 
 
 def ways(platform: ToyPlatform, rung: int = 0) -> list[Implementation]:
-    """One implementation for each name that has a time."""
     return [
         Implementation(name, "", lambda case, _, name=name: platform.prepare(name), ("toy",), order=rung)
         for name in platform.seconds

@@ -21,7 +21,6 @@ from tests.test_cases import sweep
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a process has spent, in user and system mode."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -20,7 +20,6 @@ SWEEP = ("sweep", "--no-plot", "--out", "out", "--rendezvous", "meet")
 
 
 def surroundings(folder: Path) -> dict[str, str]:
-    """Of a machine on which nothing can import mpi4py."""
     (folder / "mpi4py").mkdir()
     (folder / "mpi4py" / "__init__.py").write_text("raise ImportError('there is no MPI here')")
     return of_a_user() | {"PYTHONPATH": os.pathsep.join((str(folder), str(ROOT)))}

@@ -16,7 +16,6 @@ def agrees(test: Litmus) -> bool:
 
 
 def all_agree() -> bool:
-    """Published tests have their verdicts, and no fragment goes wrong."""
     wrong = (ptx.reachable(fragment.threads, fragment.outcome, fragment.initially) for fragment in FRAGMENTS)
     return all(map(agrees, PUBLISHED)) and not any(wrong)
 

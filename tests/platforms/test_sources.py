@@ -58,8 +58,6 @@ Kernels = Callable[[dict[str, str]], Path]
 
 @pytest.fixture
 def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernels:
-    """Writes files into a new folder of kernels on trial."""
-
     def write(files: dict[str, str]) -> Path:
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         for name, text in files.items():

@@ -153,7 +153,6 @@ def test_other_tools_results_are_runs_and_what_is_left_out_is_warned_of(tmp_path
 
 @cache
 def returned() -> Mapping[str, object]:
-    """What every function of the library returns, by its name."""
     log, trimmed = (DATA / f"nccl_tests_{name}.txt" for name in ("2_19", "trimmed_ranks"))
     with warnings.catch_warnings(action="ignore"):
         (run,), (cut,) = collbench.import_(log), collbench.import_(trimmed)

@@ -108,7 +108,6 @@ ODD: tuple[Any, ...] = (None, True, -1, 0.5, 5e-324, 1e308, 2**62, "8", "", [8],
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path of everything within a JSON value."""
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, part in inside:
         yield (*path, name)

@@ -52,7 +52,6 @@ inter_socket = 7.5
 
 
 def parsed(**sections):
-    """BASE with keys changed; None takes a section away."""
     fields = copy.deepcopy(BASE)
     for name, value in sections.items():
         if value is None:

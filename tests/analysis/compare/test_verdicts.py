@@ -41,7 +41,6 @@ def against_one(ratios: Mapping[tuple[str, int], float]) -> Comparison:
 
 
 def swings(log: float) -> dict[tuple[str, int], float]:
-    """One curve whose sizes are faster and slower in turn."""
     return {("mpi", nbytes): math.exp(log * (-1) ** place) for place, nbytes in enumerate(SIZES)}
 
 

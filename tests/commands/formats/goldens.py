@@ -109,7 +109,6 @@ def parsed(text: str, ranks: int | None = None, collective: str = "") -> list[Im
 
 
 def counted(tests: list[ImportedTest]) -> int:
-    """How many rows are told to be left out."""
     return sum(int(reason.split()[0]) for test in tests for reason in test.left_out)
 
 

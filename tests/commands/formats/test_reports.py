@@ -20,7 +20,6 @@ def text_of(name: str) -> str:
 
 
 def rows_of(text: str, ranks: int | None = None, op: str = "") -> list[tuple[str, int, int, bool, float]]:
-    """Collective, ranks, bytes, place and microseconds of each row."""
     rows = []
     for row in reported(parsed(text, ranks, op)):
         case = row.case

@@ -11,7 +11,6 @@ def _each(before: str, after: str = "") -> Wrap:
 
 
 def _among_others(text: str) -> str:
-    """`srun --label` of many ranks, all of which say something."""
     lines = text.splitlines()
     said = (f"{at % 30:2d}: cpu-bind=MASK - nid00{at}, task {at % 30}: mask 0xff set" for at in range(len(lines)))
     return "".join(f" 0: {line}\n{other}\n" for line, other in zip(lines, said, strict=True))

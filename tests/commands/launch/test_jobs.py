@@ -41,7 +41,6 @@ TOLD["mvapich"] = TOLD["mpich"]
 
 
 def program(folder: Path, name: str, says: str = "") -> Path:
-    """A launcher that says this, whatever it is asked."""
     file = folder / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"#!/bin/sh\ncat <<'END'\n{says}\nEND\n")

@@ -77,7 +77,6 @@ class Machine:
 
     @classmethod
     def of(cls, results: Sequence[Result]) -> "Machine":
-        """Of runs, whose rows are looked at here once more."""
         return cls(
             Numbers.of(row for row in judged(results) if not (row.scheduling and row.scheduling.off_core > 0.25))
         )
@@ -101,7 +100,6 @@ def parts(page: str) -> Iterator[tuple[str, str, str]]:
 
 
 def wrong(page: str, results: Sequence[Result]) -> list[str]:
-    """What the page says that its rows do not."""
     here, committed = Machine.of(results), Machine(numbers.numbers_at(numbers.COMMITTED))
     found = list(_wrong_answers(page, here, committed))
     for name, _, words in parts(page):

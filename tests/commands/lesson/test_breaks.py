@@ -35,8 +35,6 @@ def named(name: str) -> Part:
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Let check and race detector say what a test wants."""
-
     def say(check: bool | None, detector: bool | None) -> None:
         monkeypatch.setattr(breaks, "checked", lambda _: (check, "the check's words"))
         monkeypatch.setattr(breaks, "detected", lambda _: (detector, "the detector's words"))

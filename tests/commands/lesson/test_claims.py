@@ -89,7 +89,6 @@ SCENES: dict[str, list[Run]] = {
 
 
 def chances() -> Iterator[list[Run]]:
-    """Runs of any times, of which some are disturbed."""
     for seed in range(16):
         chance, wild = random.Random(seed), 2 if seed % 2 else 0.3
         keys = {(row.implementation, row.case.nbytes) for run in RUNS for row in run.results}

@@ -157,7 +157,6 @@ def pieces(name: str, rank: int, ranks: int) -> list[Event]:
 
 
 def parts(stage: Mapping[str, Any], ranks: int) -> list[Mapping[str, Any]]:
-    """The parts of a stage, as often as it happens."""
     times = {"ranks - 1": ranks - 1, "ranks - 2": ranks - 2}.get(stage.get("times", ""), 1)
     return list(stage["parts"]) * times
 

@@ -93,7 +93,6 @@ def test_what_cannot_be_drawn_is_refused_with_the_choices(tmp_path: Path) -> Non
 
 
 def kept(folder: Path, *rows: Row) -> Path:
-    """The folder of a run file with these rows."""
     with Writer(folder) as writer:
         writer.header(Header.from_json({"topology": {"name": "2 sockets"}}))
         for row in rows:

@@ -43,7 +43,6 @@ def data_of(page: str) -> dict[str, object]:
 
 
 def without_library(page: str) -> str:
-    """The page as it is but for what is Plotly's."""
     return re.sub(r'(<script type="text/plain" id="library"[^>]*>)[^<]*', r"\1", page)
 
 
@@ -100,7 +99,6 @@ class Tables(HTMLParser):
 
 
 def empty_columns(page: str) -> list[str]:
-    """Headings of columns below which no row has a text."""
     return [
         heading
         for head, *rows in Tables(page).tables

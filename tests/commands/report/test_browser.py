@@ -206,7 +206,6 @@ def test_a_narrow_window_does_not_scroll_sideways(page: Page, width: int) -> Non
 
 
 def wait(look: Any, tries: int = 100) -> Any:
-    """What `look` sees once there is something to see."""
     for _ in range(tries):
         if found := look():
             return found

@@ -54,7 +54,6 @@ def table(path: Path, names: str, slow: Mapping[str, float], head: str = "") -> 
 
 
 def outcomes(path: Path) -> dict[str, str]:
-    """What has become of each test of a JUnit file."""
     return {each.get("name", ""): each[0].tag for each in ElementTree.parse(path).getroot()}
 
 

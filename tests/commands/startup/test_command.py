@@ -49,7 +49,6 @@ def times(ranks: int, first: float, again: tuple[float, ...]) -> InitTimes:
 
 
 def carried_out(platform: Any, budget: float = 1e-9) -> Result:
-    """What comes of the case on an open platform."""
     (name,) = set(measured.LIBRARIES) & {"mpi" if platform.name == "cpu" else "nccl"}
     (result,) = measured.measure(CASE, [name], platform, Sampling(budget=budget), lambda *_: None)
     return result
@@ -57,8 +56,6 @@ def carried_out(platform: Any, budget: float = 1e-9) -> Result:
 
 @pytest.fixture
 def gpus(opened: Open) -> Callable[..., Any]:
-    """Open made-up GPUs, two unless told otherwise, for the case."""
-
     def on(devices: int = 2, timeout: float = 5.0, **machine: Any) -> Any:
         sweep = {"collectives": (COLLECTIVES["allreduce"],), "sizes": (4,), "implementations": ("nccl",)}
         return opened(Machine(devices, **machine), works=(Init(),), sampling=Sampling(timeout=timeout), **sweep)

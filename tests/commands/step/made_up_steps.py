@@ -76,7 +76,6 @@ def ranks_that_are(finding: Finding, statistics: Sequence[RankStatistics]) -> li
 
 
 def steps(name: str, ranks: int, seconds: float, step: Step, rounds: int = 8) -> StepTimes:
-    """Rounds of one step, two thirds of which are computing."""
     one = Series((0.0,) * ranks, ((seconds / 1.5,),) * ranks, ((seconds,),) * ranks)
     whole = case(nbytes=4096, ranks=ranks, work=step)
     return StepTimes(whole, name, "cpu", series=(one,) * rounds, rounds=(1,) * rounds)

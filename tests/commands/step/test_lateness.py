@@ -63,7 +63,6 @@ def test_no_lateness_is_drawn_of_what_was_not_timed_or_held_against_other_steps(
 
 
 def drawn(name: str, *implementations: str) -> list[Figure]:
-    """The figures of a kind of its made-up rows."""
     request = PlotRequest(implementations=implementations)
     return [figure for _, figure in kinds()[name].figures([run(*MADE_UP[name])], request, str)]
 

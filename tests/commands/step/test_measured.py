@@ -140,8 +140,6 @@ DIES = """
 
 @pytest.fixture
 def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Has the second rank do something else than it should."""
-
     def install(fault: str) -> None:
         (tmp_path / "sitecustomize.py").write_text(SITE.format(fault=fault.strip()))
         monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")

@@ -101,7 +101,6 @@ def test_the_whole_interval_decides() -> None:
 
 
 def predicted(computing: float, waiting: float, exposed: float) -> list[StepPrediction]:
-    """One rank alone that computes for a second, and four."""
     alone = StepPrediction(case(ranks=1, work=Step(0, 0, seconds=1.0)), "nccl", StepParts(1.0, 0, 0), 1.0, 1.0)
     total = computing + waiting + exposed
     step = Step(0, 0, seconds=1.0)

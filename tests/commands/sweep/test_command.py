@@ -56,7 +56,6 @@ def shared_files(pids: list[int]) -> list[Path]:
 
 
 def wait_for(what: Callable[[], object], seconds: float = 60.0) -> None:
-    """Until it is so; fails if it never is."""
     deadline = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < deadline, "waited in vain"

@@ -43,7 +43,6 @@ def zero_bytes(stage: int, psi: float, d: int, K: int = 12) -> float:
 
 
 def layer_activations(s: int, b: int, h: int, a: int, t: int, kind: str) -> float:
-    """Of a layer; Korthikanti et al. 2022, arXiv:2205.05198, table 2."""
     sbh, scores = s * b * h, 5 * a * s / h
     return {
         "tensor": sbh * (10 + 24 / t + scores / t),
@@ -66,7 +65,6 @@ def end_activations(s: int, b: int, h: int, V: int, t: int) -> float:
 
 
 def bus_factor(collective: str, n: int) -> float:
-    """What each GPU sends over what is counted; nccl-tests, doc/PERFORMANCE.md."""
     if n == 1:
         return 0.0
     return {"allreduce": 2 * (n - 1) / n, "sendrecv": 1.0}.get(collective, (n - 1) / n)

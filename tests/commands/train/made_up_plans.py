@@ -55,13 +55,11 @@ PIPELINES = ("tp8 pp4 v2 dp2 mb1 zero1", "tp8 pp4 dp2 mb1 zero1 zb", "tp8 pp64 d
 
 
 def ranked() -> list[Result]:
-    """Layouts, the fastest first; the first has no pipeline."""
     piped = [plan("layout", name, seconds=11.0 + place) for place, name in enumerate(PIPELINES)]
     return [plan("layout", "tp8 dp8 mb1 zero3"), *piped]
 
 
 def grown() -> list[Result]:
-    """Numbers of GPUs, which lose 4 % at every doubling."""
     return [
         plan("scale", f"tp8 dp{2**power} mb1", gpus=8 * 2**power, seconds=10.0 / 1.92**power) for power in range(1, 12)
     ]

@@ -69,7 +69,6 @@ def test_parts_are_the_first_gpus_of_a_node_or_nodes_under_fewer_switches() -> N
 
 
 def predicted(system: System, collective: str, edge: str) -> list[float]:
-    """What `collbench predict` says of all ranks of a system."""
     meaning = find_collective(collective)
     redop = find_reduction("sum") if meaning.reduces else NONE
     some = case(collective, 0, dtype=find_datatype("half"), redop=redop, ranks=system.ranks)

@@ -45,7 +45,6 @@ def listed(given: TrainingJob, fixed: Choices | None = None) -> list[Layout]:
 
 
 def even(given: TrainingJob, one: Layout) -> bool:
-    """Whether numbers allow a layout, from what a layout is."""
     layers, stages = given.model.layers, one.pipeline * one.chunks
     fewer = [pipeline for pipeline in range(1, one.pipeline) if able(given, one, pipeline)]
     per_replica = given.batch / one.data / one.micro

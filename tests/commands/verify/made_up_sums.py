@@ -11,7 +11,6 @@ ERROR = SumError(1024, 0.25, 8.0, 0.5, "float")
 
 
 def row(name: str = "mpi", digest: str = "a", nbytes: int = 4096, law: str = "normal", **more: Any) -> SumBits:
-    """A row whose elements are 1, 2, 3, ..."""
     of = replace(CASE, nbytes=nbytes, work=Bits(law))
     bits = more.pop("bits", tuple(range(1, 1 + len(places(of.block)))))
     fields = {"calls": 50, "compared": (RANKS, CALLS), "error": ERROR} | more

@@ -50,7 +50,6 @@ def test_a_broken_kernel_is_wrong_in_the_matrix_and_in_detail(here: Command, bro
 def explained(
     here: Command, folder: Path, names: tuple[str, ...], *words: str, **variables: str
 ) -> dict[str, Explanation]:
-    """Rows, timelines, and tracks of both ranks of these implementations."""
     done = here("explain", "--on", "cpu", "--out", "out", *words, **variables)
     assert done.returncode == 0, done.stdout + done.stderr
     run = read(folder / "out")

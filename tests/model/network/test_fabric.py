@@ -51,7 +51,6 @@ def shifted(random: np.random.Generator) -> Integers:
 
 
 def strewn(random: np.random.Generator) -> Integers:
-    """The same when each sends to some other leaf."""
     target = random.permutation(256)
     while len(same := np.flatnonzero(target // 32 == np.arange(256) // 32)):
         other = random.integers(256)

@@ -13,7 +13,6 @@ from tests.conftest import ROOT, mpiexec, of_a_user
 
 
 def command(how: str, ranks: int, nbytes: int) -> list[str]:
-    """Ranks of a window with so many bytes each."""
     return [mpiexec(), "-n", str(ranks), sys.executable, "-m", "tools.ranks.window", how, str(nbytes)]
 
 

@@ -27,7 +27,6 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
-    """Open the platform on a machine for a sweep."""
     machines, platforms = [], []
 
     def open_on(machine: Machine, **changes: Any) -> Any:
