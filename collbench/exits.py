@@ -12,7 +12,8 @@ MEANINGS: Mapping[tuple[int, ...], str] = {
     "not be stored or printed; or an unforeseen error",
     (REFUSED,): "the command cannot be carried out: wrong usage, an unreadable file, missing hardware or software; one "
     "line says why",
-    (FAULT, UNKNOWN): "of `check`, also with `--fleet`, of `scan` and of `compare --gate`: WRONG or SLOW; or UNKNOWN",
+    (FAULT, UNKNOWN): "a verdict of `check` (also with `--fleet`), `scan` or `compare --gate`: 3 for WRONG or "
+    "SLOW, 4 for UNKNOWN",
     tuple(SIGNALLED + number for number in (SIGHUP, SIGINT, SIGTERM)): "ended by a signal (HUP, INT, TERM); the run "
     "file has what was measured",
     (NOBODY_READS,): "nobody reads the output any more, as after `| head`",
