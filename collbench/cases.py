@@ -1,4 +1,4 @@
-"""The request to measure: a case, the work that may be part of it, how to sample it, and a sweep over many."""
+"""Requests to measure: a case with its work, sampling, and sweeps."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -22,30 +22,30 @@ PACK = 16  # bytes of a kernel's widest access, and of what libraries align
 
 @dataclass(frozen=True)
 class Work(ABC):
-    """The ranks' work besides the collective of a case: a step of training, say.
+    """The ranks' work in addition to the collective of a case, such as a training step.
 
-    Commands define kinds of work; run files know them by `works` of a command's record.
+    Commands define kinds of work, and list them in `works` of their record for run files.
     """
 
-    FIELD: ClassVar[str]  # that has it in lines of cases; the sweep of a header has several in the plural, with an s
+    FIELD: ClassVar[str]  # its field in rows; the sweep of a header has the plural, with an s
     MODULE: ClassVar[str]  # the module with `measure` and `needs`, imported when needed
     several: ClassVar[bool] = False  # whether an implementation has several results
-    resumable: ClassVar[bool] = False  # whether a run of it can go on
+    resumable: ClassVar[bool] = False  # whether an interrupted run can be resumed
 
     def resumed(self, results: Sequence[Any], lost: int | None = None) -> Self:
-        """Return the work that is left to do after these results of it, and without a rank that was lost."""
+        """Return the work that remains after these results, and without a lost rank."""
         return self
 
     @property
     @abstractmethod
     def words(self) -> tuple[str, ...]:
-        """The work for titles; what comes after the first word tells ways to carry the same work out apart."""
+        """The work for titles; all after the first string distinguishes forms of the same work."""
 
 
 class Case(Shown, Record, frozen=True):
-    """One collective at one size: everything that decides what is sent, and what must arrive.
+    """One collective at one size, with everything that determines the data sent and received.
 
-    `nbytes` is the whole logical array as nccl-tests counts it, a whole number of elements (per rank, if sharded).
+    `nbytes` is the size of the whole logical array as in nccl-tests, a whole number of elements (per rank, if sharded).
     """
 
     SHOWN = ("title", "nbytes")
@@ -56,7 +56,7 @@ class Case(Shown, Record, frozen=True):
     root: Count
     ranks: Annotated[int, Meta(ge=1, le=2**30)]
     in_place: bool
-    work: Work | None = None  # work besides the collective; None: the collective alone
+    work: Work | None = None  # additional work; None: the collective alone
     unalign: Count = 0  # elements by which every buffer is misaligned
 
     @property
@@ -66,17 +66,17 @@ class Case(Shown, Record, frozen=True):
 
     @property
     def unusual(self) -> list[tuple[Property, Any]]:
-        """The properties that are not as usual, with their values."""
+        """The properties with unusual values."""
         return [(PROPERTIES[name], value) for name, value in self.properties.items() if value != PROPERTIES[name].usual]
 
     @property
     def kind(self) -> "Case":
-        """The case without its size: what all points of a curve have in common."""
+        """The case without its size, as all points of a curve share it."""
         return replace(self, nbytes=0)
 
     @property
     def title(self) -> str:
-        """Everything but the size in words: `allreduce, float, sum, 2 ranks`."""
+        """The case without its size, as text: `allreduce, float, sum, 2 ranks`."""
         words = [self.collective.name, self.dtype.name]
         words += [self.redop.name] if self.collective.reduces else []
         words += [f"root {self.root}"] if self.collective.rooted else []
@@ -92,7 +92,7 @@ class Case(Shown, Record, frozen=True):
 
     @property
     def granule(self) -> int:
-        """The smallest size in bytes of the case; every size is a multiple of it."""
+        """The smallest size of the case in bytes; all sizes are multiples of it."""
         return self.dtype.itemsize * (self.ranks if self.collective.sharded else 1)
 
     @property
@@ -111,23 +111,23 @@ class Case(Shown, Record, frozen=True):
         return sum(each.shift(value) for each, value in self.unusual) * self.dtype.itemsize
 
     def places(self, rank: int) -> tuple[int, int]:
-        """Return the first element of the send and of the receive buffer; in place, both are in the shared buffer."""
+        """Return the first elements of send and receive buffer; in place, both are offsets in the shared buffer."""
         if not self.in_place or self.collective.in_place is None:
             return 0, 0
         send, receive = self.collective.in_place(rank, self.ranks)
         return send * self.block, receive * self.block
 
     def pieces(self, rank: int) -> Iterator[tuple[int, int, int]]:
-        """Yield the blocks that a rank must hold: (first received element, source or REDUCED, first sent element)."""
+        """Yield the blocks that a rank receives: (first received element, source or REDUCED, first sent element)."""
         for block, source, sent in self.collective.moves(rank, self.ranks, self.root):
             yield block * self.block, source, sent * self.block
 
     @property
     def traffic(self) -> tuple[int, int]:
-        """Bytes that all ranks together must read and write at least, whatever the algorithm.
+        """Minimum bytes that all ranks together read and write with any algorithm.
 
-        Every block that some rank needs from a buffer is read once, and every block of a result is written once;
-        what already lies where it must, in place, is neither.
+        Every block that a rank needs is read once, and every block of a result is written once.  In place, a block that
+        is already in its position is not counted.
         """
         read: set[tuple[int, int]] = set()  # owner, and the first element sent
         written = 0
@@ -143,41 +143,41 @@ class Case(Shown, Record, frozen=True):
         return len(read) * size, written * size
 
     def recipe(self, seed: int, wire: Wire | None = None) -> Recipe:
-        """Return the numbers that its inputs depend on, besides rank and index; for a wire format groups differ."""
+        """Return the parameters of the inputs, apart from rank and index; with a wire format, groups differ in size."""
         how = recipe(self.dtype, self.redop, self.ranks, seed)
         return replace(how, grades=GRADES) if wire else how
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How often to measure a case: until the median is known well enough, or its time is spent."""
+    """The sampling of a case: until the median is precise enough, or the budget is spent."""
 
-    budget: float = 0.5  # seconds of measuring a case, all its implementations together
+    budget: float = 0.5  # seconds for a case, all its implementations together
     precision: float = 0.02  # requested half-width of the 95 % interval of the median, relative to the median
     minimum: int = 7  # samples of each implementation, however slow; six are needed for a 95 % interval
-    region: float | None = None  # seconds that one sample should last; by default what the platform needs
+    region: float | None = None  # target seconds of one sample; by default that of the platform
     iters: int | None = None  # exactly this many samples instead
     # Steps of a series of a case with work, unless that lasts too long; None: until the budget is spent.
     steps: int | None = None
     warmup: int = 1  # untimed samples of each implementation first
     timeout: float = 30.0  # seconds without progress after which a case counts as hung
     check_only: bool = False  # one checked run of each implementation, and no samples
-    traced: bool = False  # find out where the time goes instead (collbench/measure/tracing.py)
+    traced: bool = False  # trace the parts of an operation instead (collbench/measure/tracing.py)
     graph: bool = True  # on a GPU: replay a captured graph rather than launch one by one
 
 
 @dataclass(frozen=True)
 class SizeRange:
-    """Message sizes as a user asks for them: from the first on, and none above the last."""
+    """Requested message sizes, from the first up to the last."""
 
     first: int  # bytes
     last: int
-    factor: float = 0.0  # between a size and the next (nccl-tests' -f); 0 with a step
-    step: int = 0  # bytes between a size and the next (-i)
+    factor: float = 0.0  # between sizes (nccl-tests' -f); 0 with a step
+    step: int = 0  # bytes between sizes (-i)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """All sizes in bytes; UsageError if they are too many."""
+        """All sizes in bytes; UsageError for more than MOST_SIZES."""
         found: list[int] = []
         size: float = self.first
         while size <= self.last:
@@ -190,16 +190,16 @@ class SizeRange:
         return tuple(found)
 
 
-ROUNDS = 8  # of sets of ranks that measure a case in turn; of ranks started several times each start has one
-SPINS = ("auto", "yield", "busy")  # when a waiting rank offers its core to others: if cores are few, always, never
-USUAL_STARTS = 3  # of the ranks, in a sweep that does not say how many, where a start is quick and memory has room
-BINDS = ("core", "none")  # a rank stays on a core of its own, where there are enough; the scheduler moves it
+ROUNDS = 8  # of sets of ranks that measure a case in turn; with several starts, each has one round
+SPINS = ("auto", "yield", "busy")  # when a waiting rank yields its core: if cores are few, always, never
+USUAL_STARTS = 3  # default starts of the ranks, if a start is quick and memory suffices
+BINDS = ("core", "none")  # bind each rank to its own core if there are enough; or leave it to the scheduler
 
 
 class Sweep(Shown, Record, frozen=True):
-    """The cases to measure and the implementations to measure each with, in the order of the table.
+    """The cases to measure and their implementations, in the order of the table.
 
-    A header has the sweep of its run; of an imported one the defaults stand for what is not known.
+    A run's header contains its sweep; in an imported run, unknown fields have the defaults.
     """
 
     collectives: tuple[Collective, ...] = ()
@@ -213,24 +213,24 @@ class Sweep(Shown, Record, frozen=True):
     both_places: bool = False  # every size out of place, and then in place if the collective can be
     spin: str = ""  # on a CPU, how a waiting rank spins: SPINS
     bind: str = ""  # on a CPU, what ranks are bound to: BINDS
-    starts: int = 1  # how often the ranks are started, to see what a start changes; 0: as often as is usual
+    starts: int = 1  # starts of the ranks, to include differences between starts; 0: the default
     unalign: int = 0  # elements by which every buffer is misaligned
     sampling: Sampling = Sampling(graph=False)
-    works: tuple[Work | None, ...] = (None,)  # work besides the collective, by size in order
-    requested: SizeRange | None = None  # the range that the sizes are of
+    works: tuple[Work | None, ...] = (None,)  # additional work, in order within each size
+    requested: SizeRange | None = None  # the range of the sizes
 
     def cases(self) -> Iterator[Case]:
-        """Yield every case once: sizes are rounded down to whole elements (but at least one), and duplicates dropped.
+        """Yield every case once, with sizes rounded down to at least one whole element, and without duplicates.
 
-        Sizes of sharded collectives are rounded down to blocks of whole packs, as in nccl-tests, so that neighbouring
-        blocks are aligned; blocks smaller than a pack stay, and so do sizes that are only checked: they are to be odd.
+        Sharded collectives round down to blocks of whole packs, as in nccl-tests, so that neighbouring blocks are
+        aligned.  Blocks smaller than a pack stay, and so do sizes that are only checked, as these are odd on purpose.
         """
         for collective in self.collectives:
             for dtype, redop in product(self.dtypes, self.redops if collective.reduces else (NONE,)):
                 yield from self._sizes(collective, dtype, redop)
 
     def rounded(self) -> str:
-        """Return which size is measured instead of the first that is rounded, and of how many; "" if none is."""
+        """Return a note on the first rounded size and the number of others; "" if no size is rounded."""
         found: dict[int, int] = {}
         for size in self.sizes if not self.sampling.check_only else ():
             for case in replace(self, sizes=(size,)).cases():
@@ -238,7 +238,7 @@ class Sweep(Shown, Record, frozen=True):
                     found.setdefault(size, case.nbytes)
         more = f"; {len(found) - 1} more sizes are rounded" if len(found) > 1 else ""
         for size, nbytes in found.items():
-            return f"{nbytes:,} B instead of {size:,} B, since every rank has whole elements{more}"
+            return f"{nbytes:,} B instead of {size:,} B, as every rank needs whole elements{more}"
         return ""
 
     def _sizes(self, collective: Collective, dtype: Datatype, redop: Reduction) -> Iterator[Case]:

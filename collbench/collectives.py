@@ -1,10 +1,10 @@
-"""The meaning of each collective: who sends and receives what, and what its bandwidth is counted against.
+"""Definitions of the collectives: data movement and bus factors.
 
-Byte counts and bus factors are those of nccl-tests (doc/PERFORMANCE.md); patterns, window and bus factors of messages
-between pairs are those of the point-to-point tests of the OSU Micro-Benchmarks 7.
+Byte counts and bus factors are those of nccl-tests (doc/PERFORMANCE.md).  Messages between pairs have the patterns,
+window and bus factors of the point-to-point tests in the OSU Micro-Benchmarks 7.
 
-To add a collective, add a record here, and for predictions one in model/schedule.py; buffers, checks, tables, command
-line and tests follow.  A buffer is a row of equal blocks: one a rank if the collective is `sharded`, else a single one.
+To add a collective, add a record here, and one in model/schedule.py for predictions.  Buffers, checks, tables, command
+line and tests follow.  A buffer has equal blocks: one per rank if the collective is `sharded`, else a single one.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,16 +21,16 @@ Move = tuple[int, int, int]  # receive block, source rank (or REDUCED), block of
 WINDOW = 64  # messages in flight: OSU's default (-W)
 
 Peer = Callable[[int, int], int | None]
-"""Maps (rank, ranks) to the rank that it sends to; None for a rank that sends nothing."""
+"""Maps (rank, ranks) to the receiver of that rank's messages; None if it sends nothing."""
 
 
 @dataclass(frozen=True)
 class Flight:
-    """Messages that are under way together: a rank that sends any sends all of them to one peer."""
+    """Messages in flight together; every sending rank sends all of its messages to one peer."""
 
     to: Peer
     count: int = 1
-    bare: bool = False  # without data: it says that everything before has arrived
+    bare: bool = False  # without data, as an acknowledgement
 
     def source(self, rank: int, ranks: int) -> int | None:
         """Return the rank whose messages *rank* receives; None if it receives none."""
@@ -42,7 +42,7 @@ _back = Flight(lambda rank, ranks: 0 if rank == 1 else None)
 PING_PONG = _there, _back
 ONE_WAY = replace(_there, count=WINDOW), replace(_back, bare=True)
 BOTH_WAYS = (Flight(lambda rank, ranks: 1 - rank if rank < 2 <= ranks else None, WINDOW),)
-# Rank r of the first half is a pair with rank r + ranks // 2; with an odd number of ranks the last has no peer.
+# Rank r of the first half is paired with rank r + ranks // 2; an odd last rank has no peer.
 MANY_PAIRS = (
     Flight(lambda rank, ranks: rank + ranks // 2 if rank < ranks // 2 else None, WINDOW),
     Flight(lambda rank, ranks: rank - ranks // 2 if ranks // 2 <= rank < ranks // 2 * 2 else None, bare=True),
@@ -50,7 +50,7 @@ MANY_PAIRS = (
 
 
 def arrivals(flights: tuple[Flight, ...], rank: int, ranks: int) -> list[Move]:
-    """Return what a rank's receive buffer holds after these flights, as the moves of a Collective."""
+    """Return the contents of a rank's receive buffer after these flights, as the moves of a Collective."""
     moves = []
     for flight in flights:
         source = flight.source(rank, ranks)
@@ -68,9 +68,8 @@ def _all(ranks: int) -> int:
 class Collective(Shown):
     """One collective operation, as data.
 
-    `moves(rank, ranks, root)` lists what a rank's receive buffer holds afterwards.  `in_place(rank, ranks)` gives
-    the block at which the send and the receive buffer start within the one shared buffer; None where the operation
-    has no in-place form.
+    `moves(rank, ranks, root)` lists the final contents of a rank's receive buffer.  `in_place(rank, ranks)` returns the
+    blocks at which send and receive buffer start in the shared buffer; it is None without an in-place form.
     """
 
     SHOWN = ("name", "aliases")
@@ -84,11 +83,11 @@ class Collective(Shown):
     send_blocks: Callable[[int], int] = lambda ranks: 1
     receive_blocks: Callable[[int], int] = lambda ranks: 1
     in_place: Callable[[int, int], tuple[int, int]] | None = None
-    flights: tuple[Flight, ...] = ()  # of messages between pairs of ranks: its parts, one after another
-    parts: int = 1  # messages (or barriers) of an operation: times and rates are of a single one
+    flights: tuple[Flight, ...] = ()  # consecutive flights of messages between pairs of ranks
+    parts: int = 1  # messages (or barriers) per operation; times and rates are per part
     least_ranks: int = 1
-    sized: bool = True  # whether there are messages of one size and another
-    suite: str = "nccl-tests"  # that has a program for it
+    sized: bool = True  # whether it has a message size
+    suite: str = "nccl-tests"  # the suite with a program for it
 
 
 def _others(ranks: int) -> float:
@@ -112,7 +111,7 @@ def _of_pairs(
 
 
 def exchange(flights: tuple[Flight, ...]) -> Collective:
-    """Return messages between ranks that were chosen for a while, which no file knows by name."""
+    """Return a temporary collective of messages between chosen ranks; run files do not contain it."""
     return _of_pairs("exchange", "", flights, sum(flight.count for flight in flights), lambda ranks: 1.0)
 
 
@@ -204,8 +203,8 @@ COLLECTIVES = {
         _of_pairs("bandwidth", "bw", ONE_WAY, WINDOW, lambda ranks: 1.0),
         _of_pairs("bidirectional", "bibw", BOTH_WAYS, WINDOW, lambda ranks: 2.0),
         _of_pairs("multipair", "mbw_mr", MANY_PAIRS, WINDOW, lambda ranks: float(ranks // 2)),
-        # Two barriers, between which every rank stores its element where its neighbour reads: what was stored before
-        # the second one must be seen after it, and what is read is not overwritten before the first.
+        # Between two barriers, every rank stores its element for its neighbour to read.  The second barrier must make
+        # the store visible, and the first must keep it from overwriting an element before it is read.
         Collective(
             name="barrier",
             bus_factor=lambda ranks: 0.0,
@@ -219,7 +218,7 @@ COLLECTIVES = {
 
 
 def of_nccl_tests() -> list[Collective]:
-    """Return the collectives that nccl-tests has a program for."""
+    """Return the collectives with a program in nccl-tests."""
     return [collective for collective in COLLECTIVES.values() if collective.suite == "nccl-tests"]
 
 
@@ -233,9 +232,8 @@ def find_collective(name: str) -> Collective:
 
 
 def chunk_elements(count: int, ranks: int, itemsize: int) -> int:
-    """Return the elements in each of the chunks that a ring passes round; the last chunks may be shorter or empty."""
-    # Chunks start at multiples of 128 bytes, so that every 16-byte access of a kernel is aligned and no two ranks write
-    # to one cache line.
+    """Return the elements per chunk of a ring; the last chunks may be shorter or empty."""
+    # Chunks start at multiples of 128 bytes: 16-byte accesses are aligned, and ranks share no cache line.
     line = max(1, 128 // itemsize)
     return -(-count // (ranks * line)) * line
 

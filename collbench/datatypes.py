@@ -1,12 +1,12 @@
-"""Element types and wire formats, reductions, and inputs whose result is exactly known.
+"""Element types, wire formats, reductions, and inputs with exactly known results.
 
-Inputs are a pure function of (seed, rank, index), so every rank computes its own expected answer without
-communicating, and a swapped rank, a shifted chunk or a stale buffer cannot pass.  They are small integers, so every
-partial sum is exact in any order (the idea of nccl-tests `verifiable.cu`), and results are compared bit for bit.  The
-functions here are the definition; `kernels/recipe.cuh` computes the same on the device.
+Inputs are a pure function of (seed, rank, index).  Every rank computes its expected result without communication, and
+a swapped rank, a shifted chunk or a stale buffer cannot pass.  Inputs are small integers, so every partial sum is exact
+in any order (as in nccl-tests' `verifiable.cu`), and results are compared bit for bit.  These functions are the
+definition; `kernels/recipe.cuh` computes the same on the device.
 
-A wire format is narrower than its elements, so results may be off by `bound` (derived in kernels/bound.cuh);
-`kernels/bound.cuh` computes it on the device, and shares no line with the kernels that it judges.
+A wire format is narrower than its elements, so results may have errors up to `bound`.  `kernels/bound.cuh` derives the
+bound and computes it on the device, independently of the kernels under test.
 """
 
 from dataclasses import dataclass
@@ -25,11 +25,11 @@ Words = NDArray[np.uint32]
 @written_by_name(lambda name: find_datatype(name))
 @dataclass(frozen=True)
 class Datatype:
-    """An element type: how nccl-tests, C++ and NumPy call it, and how many bits of an integer it holds exactly."""
+    """An element type: its names in nccl-tests, C++ and NumPy, and its precision."""
 
     name: str
     aliases: tuple[str, ...]
-    storage: str  # NumPy dtype with the same bits; bfloat16 has none of its own, so its raw bits
+    storage: str  # NumPy dtype with the same bits; raw bits for bfloat16, which NumPy lacks
     kind: str  # "float", "int" or "uint"
     precision: int  # every integer of magnitude up to 2**precision is exact
     cpp: str  # the storage type in kernels/prelude.cuh
@@ -46,7 +46,7 @@ class Datatype:
         return values.astype(self.storage)
 
     def decode(self, stored: Array) -> Array:
-        """Return stored elements as numbers that Python prints well."""
+        """Return stored elements as printable numbers."""
         if self.name == "bfloat16":
             return (stored.astype(np.uint32) << np.uint32(16)).view(np.float32)
         return stored
@@ -75,20 +75,20 @@ FOREIGN_DATATYPES = {
         Datatype("f8e5m2", ("fp8_e5m2", "float8_e5m2"), "uint8", "float", 3, ""),
     )
 }
-"""Types that other tools report on, and that nothing here can compute with: no sweep offers them."""
+"""Types in reports of other tools only; collbench cannot measure them."""
 
 
 @written_by_name(lambda name: _reduction_or_none(name))
 @dataclass(frozen=True)
 class Reduction:
-    """How elements combine; `code` is the number that kernels/prelude.cuh and the NCCL binding switch on."""
+    """A reduction of elements; kernels/prelude.cuh and the NCCL binding switch on `code`."""
 
     name: str
     code: int  # ncclRedOp_t; NONE moves raw bits
 
     def ulps(self, datatype: Datatype) -> int:
         """Return the allowed distance from the exact result, in units in the last place."""
-        # Libraries may form an average by multiplying with a rounded 1/n beforehand; nccl-tests allows the same two.
+        # Libraries may multiply by a rounded 1/n first; nccl-tests allows the same two ulps.
         return 2 if self.name == "avg" and datatype.kind == "float" else 0
 
 
@@ -105,11 +105,11 @@ REDUCTIONS = {
 }
 
 FOREIGN_REDUCTIONS = {"mulsum": Reduction("mulsum", -2)}
-"""Reductions of other tools, in the same form: nccl-tests' sum of products with a scalar of each rank."""
+"""Reductions of other tools: nccl-tests' sum of products with a scalar of each rank."""
 
 
 def find_datatype(name: str) -> Datatype:
-    """Return the datatype of that name or alias, also a foreign datatype; the error lists those of a sweep."""
+    """Return the datatype with that name or alias, including foreign ones; the error lists those of sweeps."""
     for datatype in (*DATATYPES.values(), *FOREIGN_DATATYPES.values()):
         if name == datatype.name or name in datatype.aliases:
             return datatype
@@ -117,7 +117,7 @@ def find_datatype(name: str) -> Datatype:
 
 
 def find_reduction(name: str) -> Reduction:
-    """Return the reduction of that name, also a foreign reduction; the error lists those of a sweep."""
+    """Return the reduction with that name, including foreign ones; the error lists those of sweeps."""
     reductions = REDUCTIONS | FOREIGN_REDUCTIONS
     if name not in reductions:
         raise unknown("reduction", name, REDUCTIONS)
@@ -130,13 +130,13 @@ def _reduction_or_none(name: str) -> Reduction:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The numbers that decide an element's value besides its rank and index; the same five go to the kernel."""
+    """The five parameters of an element's value, apart from rank and index; kernels take the same."""
 
     seed: int
     ranks: int
     bits: int  # width of the random integers
-    stride: int  # only every stride-th rank contributes to an element, where the sum of all would not be exact
-    grades: int = 0  # each group of 2**grades elements gets its own magnitude, in sums of floats; 0: all get the same
+    stride: int  # only every stride-th rank contributes to an element; 1 unless the sum of all would be inexact
+    grades: int = 0  # in sums of floats, each group of 2**grades elements has its own magnitude; 0: one magnitude
 
 
 def recipe(datatype: Datatype, reduction: Reduction, ranks: int, seed: int) -> Recipe:
@@ -175,7 +175,7 @@ def reduced(datatype: Datatype, reduction: Reduction, how: Recipe, first: int, c
 
 
 def _values(datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, first: int, element: Words) -> Array:
-    """Return what `rank` contributes, as exact numbers: float64, or integers as wide as the datatype (which wrap)."""
+    """Return the contribution of `rank` as exact numbers: float64, or wrapping integers as wide as the datatype."""
     if reduction.name == "avg":
         return _average_terms(datatype, how, rank, element)
     noise = _contribution_hash(element, how.seed, rank)
@@ -191,7 +191,7 @@ def _values(datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, fi
         values[(np.uint32(rank) + element) % np.uint32(how.stride) != 0] = 0
     if not how.grades:
         return values
-    # Up to seven bits less in a group of one rank, and six less still but for one of eight.
+    # Each group of a rank loses up to seven bits, and seven of eight elements lose six more.
     groups = np.arange(first, first + len(values), dtype=np.uint64) >> np.uint64(how.grades)
     less = _contribution_hash(groups.astype(np.uint32), how.seed + 1, rank) & np.uint32(7)
     graded: Array = np.floor(values / 2.0 ** (less + np.where(element & np.uint32(7), 6, 0)))
@@ -251,7 +251,7 @@ def _signed(noise: Words, bits: int) -> NDArray[np.int64]:
 
 
 def _wide(noise: Words, itemsize: int) -> NDArray[np.unsignedinteger[Any]]:
-    """Random words of `itemsize` bytes: the low bits of the noise, or twice 32 bits."""
+    """Return random words of `itemsize` bytes: the low bits of the noise, or twice 32 bits."""
     if itemsize < 8:
         return noise.astype(f"u{itemsize}")
     return noise.astype(np.uint64) << np.uint64(32) | _mix(noise + np.uint32(1)).astype(np.uint64)
@@ -260,50 +260,50 @@ def _wide(noise: Words, itemsize: int) -> NDArray[np.unsignedinteger[Any]]:
 PREFIX = "narrow-"  # of the names of implementations with a wire format
 GROUP = 32  # elements that share a scale, as in the OCP's microscaling formats
 GRADES = 5  # log2(GROUP): graded recipes give each group its own magnitude
-ROUNDING = 2.0**-24  # of an addition in fp32, relative to its result
-SLACK = 1.0 + 2.0**-10  # the bound itself is computed in fp32
+ROUNDING = 2.0**-24  # relative error of an fp32 addition
+SLACK = 1.0 + 2.0**-10  # for rounding in the bound itself, which is computed in fp32
 
-LEARNT = 2**12  # elements of the message with which the errors of a wire format are studied
-STATE_NBYTES = 2 * 4 + 4 * 8  # bytes of each: the error of an input, the error of a sum, and the sum
+LEARNT = 2**12  # elements of the message in a study of a wire format's errors
+STATE_NBYTES = 2 * 4 + 4 * 8  # bytes per element: the error of an input, the error of a sum, and the sum
 
 Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Wire:
-    """A wire format of kernels/wires.cuh: its bytes on a link, and what one passage through it may lose of an element.
+    """A wire format of kernels/wires.cuh: its bytes on a link, and the error of one conversion.
 
-    The bound is `relative` times its magnitude, but at least `absolute` times the power of two below the largest
-    magnitude of its group.  A format that sends only the `top_k` largest of a group loses all else.
+    The error of an element is at most `relative` times its magnitude, or `absolute` times the power of two below the
+    largest magnitude of its group, if that is larger.  A `top_k` format sends only the largest elements of a group.
     """
 
     name: str
     summary: str
     code: str  # the struct in kernels/wires.cuh
     codes: int  # bytes of a group
-    side: int  # more bytes of a group: a scale, or places
+    side: int  # additional bytes of a group: a scale, or positions
     relative: float = 0.0
     absolute: float = 0.0
     top_k: int = 0
 
     @property
     def group(self) -> int:
-        """Bytes of a group with its scale or its places."""
+        """Bytes of a group with its scale or positions."""
         return self.codes + self.side
 
     @property
     def nbytes(self) -> float:
-        """Bytes on the wire for each element."""
+        """Bytes on the wire per element."""
         return self.group / GROUP
 
     def lost(self, sizes: Numbers | float, most: float, next_: float) -> Numbers:
-        """Return what elements may lose; `most` is the group's largest, `next_` the largest that is not sent."""
+        """Return the maximum errors of elements, given the group's largest magnitude and the largest one not sent."""
         if self.top_k:
             return np.where(sizes <= next_ * SLACK, sizes, 0.0)
         return np.maximum(self.relative * sizes, self.absolute * below(most))
 
     def behind(self, sizes: Numbers) -> float:
-        """Return the largest magnitude of a group that is not sent; 0 where all are sent."""
+        """Return the largest magnitude of a group that is not sent; 0 if all are sent."""
         return float(np.sort(sizes)[-self.top_k - 1]) if 0 < self.top_k < len(sizes) else 0.0
 
 
@@ -312,13 +312,13 @@ class Lost:
     """Errors of many rounds, relative to the root mean square of the exact sums."""
 
     most: float  # the largest of all
-    rms: float  # of all
-    bias: float  # the root mean square of the elements' means over the rounds: what averaging does not take away
+    rms: float  # the root mean square of all
+    bias: float  # the root mean square of the elements' mean errors, which averaging over rounds does not remove
 
 
 @dataclass(frozen=True)
 class Study:
-    """Errors of a wire format for gradients with constant means and changing noise; `fed`: with error feedback."""
+    """Errors of a wire format on gradients with constant means and changing noise; `fed`: with error feedback."""
 
     rounds: int
     elements: int
@@ -332,17 +332,17 @@ def below(size: float) -> float:
 
 
 def bound(wire: Wire, terms: Numbers) -> Numbers:
-    """Return how far sums of a group's terms may be off, shape (elements,); `terms` has shape (ranks, elements)."""
+    """Return the maximum errors of a group's sums, shape (elements,); `terms` has shape (ranks, elements)."""
     ranks, sizes = len(terms), np.abs(terms)
     most, behind = sizes.max(axis=1), [wire.behind(row) for row in sizes]
 
-    # All inputs but the owner's own pass through the wire and are added in fp32.
+    # All inputs except the owner's pass through the wire, and are added in fp32.
     errors = np.array([wire.lost(*row) for row in zip(sizes, most, behind, strict=True)])
     off = errors.sum(axis=0) - errors.min(axis=0) + ranks * ROUNDING * (sizes + errors).sum(axis=0)
     noise = sum(behind) if wire.top_k else sum(float(wire.lost(top, top, 0.0)) for top in most)
     noise += ranks * ROUNDING * 2 * most.sum()
 
-    # The sum passes through it again: what it loses there, its own errors change.
+    # The sum passes through the wire again, with its errors so far.
     exact = np.abs(terms.sum(axis=0))
     if wire.top_k:
         dropped = exact - off <= (wire.behind(exact) + noise) * SLACK
@@ -370,10 +370,10 @@ WIRES = {
     )
 }
 EARLIER_WIRES = {"half": 2 + 1 / GROUP, "int8": 1 + 1 / GROUP}
-"""Bytes for each element of formats that only run files of earlier releases have."""
+"""Bytes per element of formats of earlier releases, for their run files."""
 
 
 def wire_nbytes(implementation: str) -> float | None:
-    """Return the bytes for each element that a narrow implementation sends; None for one that is exact."""
+    """Return the bytes per element that a narrow implementation sends; None for an exact one."""
     _, _, name = implementation.partition(PREFIX)
     return WIRES[name].nbytes if name in WIRES else EARLIER_WIRES.get(name)

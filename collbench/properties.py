@@ -1,8 +1,7 @@
-"""The properties of a case that say how its buffers lie: titles, layouts, files and `--only` ask the record of each.
+"""Properties of a case's buffers, as used by titles, layouts, files and `--only`.
 
-A property is a field of `Case` and of `Sweep` (cases.py), and an option of requests, all under one name.  An
-implementation's name holds its library or path (`nccl@2.30.7`, `nccl@registered`); the case does not
-(`results.facts.family`).
+A property is a field of `Case` and of `Sweep` (cases.py), and an option of requests, all under one name.  The name of
+an implementation, not the case, holds its library or path: `nccl@2.30.7`, `nccl@registered` (`results.facts.family`).
 """
 
 import re
@@ -15,18 +14,18 @@ from collbench.units import counted
 
 @dataclass(frozen=True)
 class Property:
-    """How a value that is not the usual one shows, and what it changes."""
+    """A property: its usual value, its presentation, and its effect on buffers."""
 
-    name: str  # of the fields, of the column, and of the fields of run files
+    name: str  # of the fields, of the column, and in run files
     usual: Any
-    other: Any  # a value under which a sum must have the same bits
-    subject: str  # fields compared by these bits
+    other: Any  # a value for which a sum must have the same bits
+    subject: str  # name of the comparison of these bits
     title: Callable[[Any], str]  # the value in a title
-    word: Callable[[Any], str]  # in the name of a figure's file, and for `--only`
-    value: Callable[[str], Any]  # that a word for `--only` means, also the usual one; None for other words
-    shift: Callable[[Any], int] = lambda _: 0  # elements by which every buffer lies later
-    letter: str = ""  # of the option, where nccl-tests has it too and says it above a table
-    modelled: bool = True  # whether a prediction knows of it
+    word: Callable[[Any], str]  # the value in names of figure files, and for `--only`
+    value: Callable[[str], Any]  # parses a word of `--only`; None for other words
+    shift: Callable[[Any], int] = lambda _: 0  # elements by which every buffer is shifted
+    letter: str = ""  # of the nccl-tests option, if it prints the value above a table
+    modelled: bool = True  # whether predictions support it
 
 
 PROPERTIES = {
@@ -58,4 +57,4 @@ PROPERTIES = {
 """All properties by name, in the order of titles."""
 
 NCCL_TESTS = tuple(each for each in PROPERTIES.values() if each.letter)
-"""The properties that are options of nccl-tests, too."""
+"""The properties that are also options of nccl-tests."""

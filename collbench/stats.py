@@ -1,4 +1,4 @@
-"""Estimates with intervals, order statistics of samples whose distribution nobody knows, and Student's t for means."""
+"""Statistics: estimates with intervals, order statistics, and Student's t."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,12 +18,12 @@ FIGURES = {
     "slowest": "max",
     "maximum": "max",
 }
-"""Words with which a statistic begins, and what kind of number it is then."""
+"""First words of a statistic's name, with its kind."""
 
 
 def percentile(samples: Sequence[float], percent: float) -> float:
-    """The percentile by linear interpolation between order statistics: NumPy's default."""
-    # NumPy itself takes 100 us for a row's samples, 50 times as long; the ranks ask between two samples.
+    """Return the percentile by linear interpolation between order statistics, NumPy's default."""
+    # NumPy itself takes 100 us for a row's samples, 50 times as long, and ranks call this between samples.
     ordered = sorted(samples)
     place = (len(ordered) - 1) * percent / 100
     low = math.floor(place)
@@ -32,7 +32,7 @@ def percentile(samples: Sequence[float], percent: float) -> float:
 
 
 def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """The interval of order statistics that covers the median with at least this confidence.
+    """Return the interval of order statistics that covers the median with at least this confidence.
 
     Exact for any continuous distribution of independent samples (binomial argument; W. R. Thompson, 1936).  With
     fewer than six samples no interval reaches 95 %, and the result is (-inf, inf).
@@ -46,7 +46,7 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
 
 @lru_cache(maxsize=4096)
 def _tail_count(count: int, doubt: float) -> int:
-    """How many samples may be cut from each end so that the median is outside with at most `doubt`; -1 if none."""
+    """Return the most samples to cut from each end while the interval misses the median with at most `doubt`; or -1."""
     # The normal approximation is off by less than one order statistic here.
     if count > 1000:
         return math.floor(count / 2 - NormalDist().inv_cdf(1 - doubt / 2) * math.sqrt(count) / 2) - 1
@@ -61,18 +61,18 @@ def _tail_count(count: int, doubt: float) -> int:
 
 
 def relative_halfwidth(samples: Sequence[float]) -> float:
-    """Half the median's 95 % interval over the median: what adaptive sampling drives below its precision."""
+    """Return half the median's 95 % interval over the median, as adaptive sampling compares it with its precision."""
     low, high = median_interval(samples)
     return (high - low) / 2 / percentile(samples, 50)
 
 
 def number(value: float) -> float | None:
-    """Return a number for JSON, which knows neither NaN nor infinity."""
+    """Return a number for JSON, None for NaN and infinity."""
     return value if math.isfinite(value) else None
 
 
 class Estimate(NamedTuple):
-    """A number with the interval that should hold it; an end that is not known is infinite, or NaN."""
+    """A number with its interval; an unknown end is infinite or NaN."""
 
     value: float
     low: float = -math.inf
@@ -94,7 +94,7 @@ class Estimate(NamedTuple):
         return self.low, self.high
 
     def scaled(self, factor: float) -> "Estimate":
-        """Return the estimate in other units; the factor is above 0."""
+        """Return the estimate times a positive factor."""
         return Estimate(self.value * factor, self.low * factor, self.high * factor)
 
     def holds(self, number: float) -> bool:
@@ -114,19 +114,19 @@ class Estimate(NamedTuple):
         return 1 / (1 + margin) <= self.low and self.high <= 1 + margin
 
     def text(self, form: Callable[[float], str] = format_figure, unit: str = "") -> str:
-        """Return `1.62x (1.58 .. 1.66)` of the unit `x`; nothing where the number is not known."""
+        """Return text such as `1.62x (1.58 .. 1.66)` for the unit `x`; "" for NaN."""
         if math.isnan(self.value):
             return ""
         return f"{form(self.value)}{unit}{format_interval(self.low, self.high, form)}"
 
     def fields(self, name: str) -> dict[str, float | None]:
-        """Return the number under that name and both ends for JSON; null stands for what is not finite."""
+        """Return the number under that name and both ends for JSON; None if not finite."""
         return {name: number(self.value), "low": number(self.low), "high": number(self.high)}
 
 
 @dataclass(frozen=True)
 class Spread:
-    """How far medians of different starts of the ranks are apart: a standard deviation of logarithms, and how sure."""
+    """Spread of the medians of different starts: a standard deviation of logarithms, with its degrees of freedom."""
 
     deviation: float
     freedom: float  # degrees
@@ -142,27 +142,27 @@ class Spread:
 
 
 PRIOR = Spread(0.04, 2)
-"""Prior spread between sweeps, as a standard deviation of logarithms, and how many degrees of
-freedom that is worth: chosen by 28 sweeps and tried on 28 others (docs/log.md).  Sweeps minutes apart differ by a
-little more than the starts of one sweep, which take turns; this holds that too."""
+"""Prior spread between sweeps, chosen on 28 sweeps and tested on 28 others (docs/log.md).
+
+It includes the difference between sweeps minutes apart, which is a little larger than that between interleaved starts.
+"""
 
 FADING = 0.8  # weight of a size's own starts against those of the next smaller size
 
 
 @dataclass
 class Pool:
-    """The distance between starts, from those of all sizes of a curve (a moderated variance: G. Smyth, 2004).
+    """The spread between starts, pooled over the sizes of a curve (a moderated variance: G. Smyth, 2004).
 
-    Three starts alone would say so little that an interval is four times as wide as it need be.
+    Three starts alone would make intervals four times as wide as necessary.
     """
 
     squares: float = 0.0  # sum of squared distances of logarithms from the mean of their size
     freedom: float = 0.0
 
     def add(self, seconds: Sequence[float]) -> Spread:
-        """Add the medians of the starts of the next size, and return how far its starts are apart."""
-        # Neighbouring sizes meet the same placement of memory, so what their starts say counts too, by a fifth less
-        # from size to size; and what is usual of starts anywhere counts as PRIOR.
+        """Add the medians of the starts of the next size, and return their pooled spread."""
+        # Neighbouring sizes share the placement of memory, so their starts count too, with weights fading by size.
         degrees = len(seconds) - 1
         self.squares = FADING * self.squares + degrees * variance(map(math.log, seconds))
         self.freedom = FADING * self.freedom + degrees
@@ -171,8 +171,8 @@ class Pool:
 
 
 def student_95(freedom: float) -> float:
-    """Return the 97.5 % quantile of Student's t, within 1 % from three degrees of freedom on."""
-    # The expansion of R. Fisher and E. Cornish (1960): SciPy, which has the quantile, takes 0.1 s to load.
+    """Return the 97.5 % quantile of Student's t, within 1 % for at least three degrees of freedom."""
+    # The expansion of R. Fisher and E. Cornish (1960), as SciPy takes 0.1 s to load.
     z = NormalDist().inv_cdf(0.975)
     terms = (
         z,
@@ -185,7 +185,7 @@ def student_95(freedom: float) -> float:
 
 def student(probability: float, freedom: float) -> float:
     """Return the quantile of Student's t with `freedom` degrees of freedom."""
-    # SciPy takes 0.1 s to load, which no sweep and no help should wait for.
+    # SciPy takes 0.1 s to load, too long for a sweep or help.
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, probability))

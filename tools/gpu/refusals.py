@@ -44,7 +44,7 @@ ALLOWED = (
     Refusal("", r"once is enough"),
     Refusal("", r"GPU \d+ cannot use the memory of GPU \d+", lambda here: not here.peers),
     Refusal("", r"needs ranks that share a GPU", lambda here: not here.shared),
-    Refusal("ring-host", r"the host drives it, and cannot enqueue what is to be computed meanwhile"),
+    Refusal("ring-host", r"the host drives it, and cannot enqueue products at the same time"),
     Refusal("nccl", r"cannot share a buffer"),
     Refusal("nccl", r"a library cannot be looked into"),
     Refusal("nccl", r"CuPy found no NCCL", lambda here: not here.nccl),

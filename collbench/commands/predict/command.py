@@ -50,7 +50,7 @@ from collbench.runfile.store import Run
 from collbench.topology.system import System, launched_in_graph
 from collbench.units import format_list, format_range, format_seconds, format_size
 
-CHANGE_LEGEND = "takes: time with the change over time as described"
+CHANGE_LEGEND = "takes: time with the change over time without it"
 CHANGE: Table[tuple[Any, Any]] = Table(
     (
         Column("size", lambda row: row[1].case.nbytes, format_size, form=">9"),
@@ -77,7 +77,7 @@ _OPTIONS = [
 
 class _Command(click.Command):
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write every what-if, looked up for this help alone: the model takes a while to import."""
+        """Write every what-if; the model is slow to import, so only this help loads it."""
         from collbench.model.predict import WHAT_IFS
 
         super().format_epilog(context, formatter)
@@ -89,27 +89,26 @@ class _Command(click.Command):
 def command(system: str, graph: bool, **options: Any) -> int:
     """Predict what a collective should take on a described system; nothing runs, no GPU is needed.
 
-    SYSTEM is one that comes with collbench, FILE.toml one of your own; --impl all adds the hand-written kernels.
-    Several systems (dgx-h100,ethernet-100g-tcp) are compared on --ranks, or the largest number that all of them have.
+    SYSTEM is a preset, or FILE.toml for a system of your own; --impl all adds the hand-written kernels.  Several
+    systems (dgx-h100,ethernet-100g-tcp) are compared on --ranks, by default the most that all of them have.
 
-    --fit prints latency, bandwidth and crossovers of measured curves with intervals.  With -o FILE.toml the model of
-    the machine (--on or SYSTEM) is fitted to these curves and written to FILE.toml, which commands then take as
-    SYSTEM.
+    --fit prints latency, bandwidth and crossovers of measured curves with intervals.  With -o FILE.toml it also fits
+    the model of the machine (--on, or SYSTEM) to all curves; later predictions accept this file as SYSTEM.
     """
     runs, on = options.pop("fit"), options.pop("on")
     if runs:
         return _fit(runs, system, on, options)
     if options["out"] and options["out"].suffix == ".toml":
-        raise UsageError(f"--out {options['out']} is the folder of a run; a calibration is written with --fit RUN")
+        raise UsageError(f"--out {options['out']} must be a folder; to write a calibration, give --fit RUN")
     if on:
-        raise UsageError("--on is the machine of runs; give them with --fit RUN")
+        raise UsageError("--on names the machine of measured runs; give them with --fit RUN")
     if not system:
         raise UsageError("no SYSTEM is given; choose one of `collbench list systems`, FILE.toml, or --fit RUN")
     names = split_names(system)
     if len(names) > 1:
         return sweeping.side_by_side(names, options, options["what_if"], graph)
     if options["as_csv"]:
-        raise UsageError("--csv needs several systems; for one give --json FILE, or - for standard output")
+        raise UsageError("--csv needs several systems; for one, give --json FILE, or - for standard output")
     described = find_system(names[0])
     if graph:
         described = launched_in_graph(described)
@@ -122,11 +121,11 @@ def command(system: str, graph: bool, **options: Any) -> int:
 
 
 def _fit(runs: Sequence[Path], system: str, on: str | None, options: Mapping[str, Any]) -> int:
-    """Fit the runs, of the machine that either word names; UsageError for options of a prediction."""
+    """Fit the runs to the machine of SYSTEM or --on; UsageError for options of a prediction."""
     if system and on:
         raise UsageError(f"--on {on} and SYSTEM {system} both name the machine of the runs; leave one out")
     if system and not options["out"]:
-        raise UsageError(f"SYSTEM {system} belongs to a calibration; give --out FILE.toml as well")
+        raise UsageError(f"SYSTEM {system} names the machine of a calibration; give --out FILE.toml as well")
     if others := [
         word for name, word in given().items() if name not in ("system", "fit", "on", "nodes", "out", "as_json")
     ]:
@@ -135,7 +134,7 @@ def _fit(runs: Sequence[Path], system: str, on: str | None, options: Mapping[str
 
 
 def _compare(system: System, request: SweepRequest, what_ifs: tuple[str, ...], outputs: Outputs) -> int:
-    """Predict and print the request with and without the changes of the network, and their effect."""
+    """Predict the request with and without changes of the network; print the comparison and its reasons."""
     from collbench.measure.predicted import Modelled
     from collbench.model.predict import changed, network_effect, pattern_of
 
@@ -157,7 +156,7 @@ def _compare(system: System, request: SweepRequest, what_ifs: tuple[str, ...], o
     predictions = [result for result in session.results if isinstance(result, Prediction)]
     algorithms = {(result.case.collective.name, result.algorithm) for result in predictions}
 
-    # Algorithms that make the same pattern between nodes are slowed by the same links, and share a line.
+    # Algorithms with the same pattern between nodes are limited by the same links, and share a line.
     reasons = {}
     for collective, algorithm in sorted(algorithms):
         effect = network_effect(changed(part, what_ifs), collective, algorithm, what_ifs)
@@ -170,26 +169,26 @@ def _compare(system: System, request: SweepRequest, what_ifs: tuple[str, ...], o
 
 
 def _answer(pairs: Sequence[tuple[Result, Result]], what_ifs: Sequence[str]) -> str:
-    """Return one line: how many times as long operations take with the change, and where it is most."""
+    """Return one line: the range of time ratios with the change, and the case that changes most."""
     ratios = {}
     for before, after in pairs:
         if isinstance(before, Prediction) and isinstance(after, Prediction):
             ratios[after.seconds / before.seconds] = (before, after)
     if not ratios:
-        return "none; nothing here has a predicted time"
+        return "none; no case has a predicted time"
     span = format_range(min(ratios), max(ratios), "{:.2f}x".format)
     if span == "1.00x":
-        return f"{', '.join(what_ifs)} changes nothing here"
+        return f"{', '.join(what_ifs)} changes none of these times"
 
-    # Half as long changes as much as twice as long.
+    # Logarithms, so that half as long counts as much as twice as long.
     before, after = ratios[max(ratios, key=lambda ratio: abs(math.log(ratio)))]
     most = f"{after.case.collective.name} of {format_size(after.case.nbytes)} by {after.implementation}"
     times = f"{format_seconds(before.seconds)} -> {format_seconds(after.seconds)}"
-    return f"with {', '.join(what_ifs)} it should take {span} as long; the largest change is {most}: {times}"
+    return f"with {', '.join(what_ifs)} operations should take {span} as long; largest change: {most}, {times}"
 
 
 def change_row(before: Result, after: Result) -> str:
-    """Return a prediction next to the one without the change; `takes` is the ratio of their times."""
+    """Return the table row of a prediction before and after the change."""
     if not isinstance(before, Prediction) or not isinstance(after, Prediction):
         return row(after)
     return CHANGE.row((before, after))
@@ -203,7 +202,7 @@ def predict(request: PredictRequest) -> Run:
         A run of Predictions: `seconds`, and `low` to `high`, between which nine of ten measurements should lie.
 
     Raises:
-        UsageError: Something does not exist, or is more than the system has.
+        UsageError: A name does not exist, or the system is too small.
 
     >>> import collbench
     >>> run = collbench.predict("dgx-h100", nodes=4, minbytes="128M", maxbytes="128M")

@@ -1,4 +1,4 @@
-"""`collbench predict --fit`: latency, bandwidth and crossovers of measured curves, and a calibration of the model."""
+"""`collbench predict --fit`: fits of measured curves, and a calibration of the model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,21 +24,21 @@ class FitRequest(Request):
     nodes: RunsNodes = None
 
 
-FIT = option("--fit", "Fit a measured run; several times for several.", type=PATH, multiple=True, metavar="RUN")
+FIT = option("--fit", "Measured run to fit; may be given several times.", type=PATH, multiple=True, metavar="RUN")
 OPTIONS = [FIT, *options_of(FitRequest, "on")]
 
 
 def show_fits(runs: Sequence[Path], out: Path | None, on: str | None, nodes: int | None, as_json: Path | None) -> int:
-    """Fit T = a + g*sqrt(S) + b*S, or pieces of a + b*S, to each curve of the runs, which are of one machine.
+    """Fit T = a + g*sqrt(S) + b*S, or piecewise a + b*S, to each curve of the runs of one machine.
 
-    With `out`, the model of the machine is fitted to all curves together, and written there.
+    With `out`, also fit the model of the machine to all curves together, and write it there.
     """
     measured_runs = [read(path) for path in runs]
     if (on or nodes) and not out:
         option_name = "--on" if on else "--nodes"
-        raise UsageError(f"{option_name} belongs to a calibration; give --out FILE.toml as well")
+        raise UsageError(f"{option_name} names the machine of a calibration; give --out FILE.toml as well")
 
-    # The calibration comes first: what speaks against it is known at once, and fits take a while.
+    # The calibration comes first, so that its errors appear before the slow fits.
     written = write_calibration(out, measured_runs, on, nodes) if out else None
     fits = Fits.of(measured_runs)
     for note in cut_off_notes(measured_runs):
@@ -54,7 +54,7 @@ def show_fits(runs: Sequence[Path], out: Path | None, on: str | None, nodes: int
 _OUT = out_option("Write a calibration there.", "FILE.toml")
 
 
-@click.command("fit", params=[RUNS, _OUT, *options_of(FitRequest), json_option("everything known of the fits")])
+@click.command("fit", params=[RUNS, _OUT, *options_of(FitRequest), json_option("all figures of the fits")])
 def fit(runs: tuple[Path, ...], **options: Any) -> int:
-    """Fit curves as `collbench predict --fit RUN` does, which is its name now."""
+    """Fit curves; now named `collbench predict --fit RUN`."""
     return show_fits(runs, **options)

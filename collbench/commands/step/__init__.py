@@ -1,4 +1,4 @@
-"""Measure or predict training steps: scaling, who waits for whom, overlap, and strategies."""
+"""Measure or predict training steps: scaling, late ranks, overlap and synchronisation strategies."""
 
 from collbench.presence import Command
 

@@ -1,8 +1,7 @@
-"""Calibration: the number of matrix products in a step of given length, measured alone or by all ranks at once.
+"""Calibration: the number of matrix products in a step of given length.
 
-Of a sweep on one rank, which has the machine to itself, a step is the same on any number of ranks, so that what
-neighbours cost shows in the times.  Of a sweep on all ranks of a run at once, a step lasts as long as was asked for on
-these ranks, also under an outside launcher.
+A sweep on one rank has the machine to itself: its step serves any number of ranks, and the times show what neighbours
+cost.  In a sweep on several ranks all compute at once, and a step lasts as long as requested on these ranks.
 """
 
 from collections.abc import Mapping
@@ -21,26 +20,26 @@ from collbench.results.collectives import Failed
 from collbench.stats import percentile
 
 SIZES = (32, 64, 128, 256, 512, 1024, 2048)
-"""Rows of the matrices that are tried; the library that multiplies does best with powers of two."""
+"""Rows of the trial matrices; BLAS libraries are fastest at powers of two."""
 
-# Products of a step that is long enough: a rank's factor of work is then exact to a twentieth.
+# Minimum products of a step: a rank's factor of work is then exact to a twentieth.
 LEAST = 20
-FEW = 3  # of one rank alone: larger matrices are nearer to a training step's
+FEW = 3  # the minimum for one rank alone: larger matrices are closer to a training step's
 
 _SAMPLES, _SERIES, _PRODUCTS = 5, 0.01, 4  # samples of a size, seconds of a series, products of a step
 
 
 def products_for(computing: float, seconds: Mapping[int, float], least: int = LEAST) -> Step:
-    """Return the step, of the largest matrices that leave `least` products; `seconds` of a product by size."""
+    """Return the step of `computing` seconds with the largest matrices that leave `least` products."""
     fitting = [size for size, each in seconds.items() if least * each <= computing]
     size = max(fitting, default=min(seconds))
     return Step(max(1, round(computing / seconds[size])), size)
 
 
 def calibrated(computing: float, platform: str, sweep: Sweep, launched: tuple[int, int] | None = None) -> Step:
-    """*Collective* under a launcher: return the step of the sweep's ranks that takes `computing` seconds.
+    """*Collective* under a launcher: return the step that takes `computing` seconds on the sweep's ranks.
 
-    Of one rank alone the largest matrices are the platform's.  PlatformError if no size could be measured.
+    For one rank alone the platform sets the largest matrix.  PlatformError if no size could be measured.
     """
     several = sweep.ranks > 1
     sizes = SIZES if several else tuple(find_platform(platform).matrix // part for part in (8, 4, 2, 1))
@@ -55,7 +54,7 @@ def calibrated(computing: float, platform: str, sweep: Sweep, launched: tuple[in
         works=tuple(Step(_PRODUCTS, size, schedule) for size in sizes),
     )
     seconds: dict[int, float] = {}
-    reason = "no implementation carried a step out"
+    reason = "no implementation completed a step"
     with Session(platform, trials, launched, None) as session:
         for result in session.run():
             step = step_of(result.case)
@@ -66,11 +65,11 @@ def calibrated(computing: float, platform: str, sweep: Sweep, launched: tuple[in
                     break
             reason = (result.reason if isinstance(result, Failed) else result.wrong) or reason
     if not seconds:
-        raise PlatformError(f"how long a matrix product takes could not be measured: {reason}")
+        raise PlatformError(f"the time of a matrix product could not be measured: {reason}")
     return products_for(computing, seconds, least)
 
 
 def _typical_computing(series: Series) -> float:
-    """Return the mean over ranks of the lower quartile of what computing took in their steps."""
+    """Return the lower quartile of a rank's computing time per step, averaged over ranks, in seconds."""
     of_ranks = (map(sub, computed, series.begins(rank)) for rank, computed in enumerate(series.computed))
     return fmean(percentile(list(seconds), 25) for seconds in of_ranks)

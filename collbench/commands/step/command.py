@@ -1,4 +1,4 @@
-"""Measure or predict training steps: scaling, who waits for whom, overlap, and strategies of synchronisation.
+"""Measure or predict training steps: scaling, late ranks, overlap and synchronisation strategies.
 
 For example:
   collbench step scale --ranks 1,2
@@ -32,10 +32,10 @@ from collbench.units import counted, format_size
 
 
 class _Parts(click.Group):
-    """The commands of `collbench step`, and one more by its old name, which is not listed."""
+    """The commands of `collbench step`, and an unlisted one under its old name."""
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Return the command of that name; say today's of the old one."""
+        """Return the command of that name; for the old name, print the new one."""
         if name != "stragglers":
             return super().get_command(context, name)
         renamed("step stragglers", "step scale --ranks N")
@@ -45,7 +45,7 @@ class _Parts(click.Group):
 @click.group(cls=_Parts, invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
-    """Measure or predict training steps: scaling, who waits for whom, overlap, and strategies of synchronisation."""
+    """Measure or predict training steps: scaling, late ranks, overlap and synchronisation strategies."""
     if not context.invoked_subcommand:
         click.echo(context.get_help())
 
@@ -59,12 +59,12 @@ _STRAGGLERS = [
 ]
 
 
-@command.command(params=_SCALE, short_help="How much faster are more ranks, and who makes the others wait?")
+@command.command(params=_SCALE, short_help="How well does a step scale, and which rank is late?")
 def scale(**options: Any) -> int:
     """Measure how a step scales on 1, 2, 4, ... ranks: speed-up, efficiency, and what would help.
 
-    On one measured number (`--ranks 4`), or under a launcher, find late ranks: how often, by how much, and what it
-    costs the others.  Arrivals are noted on one clock: durations cannot tell a late rank from those that wait for it.
+    With one measured number of ranks (`--ranks 4`), or under a launcher, find late ranks: how often, by how much, and
+    at what cost to the others.  A common clock records arrivals, as a late rank and a waiting rank take equally long.
     """
     request, joined = made(StepRequest, options), launched()
     if waiting := sessions.at_one_number(request, joined):
@@ -74,35 +74,35 @@ def scale(**options: Any) -> int:
 
 @click.command("stragglers", params=_STRAGGLERS)
 def stragglers(**options: Any) -> int:
-    """Find ranks that are late, as `collbench step scale --ranks N` does, which is its name now."""
+    """Find late ranks; now named `collbench step scale --ranks N`."""
     return _run(sessions.waiting_session(made(StepRequest, options), launched()), step_tables.STRAGGLERS)
 
 
-@command.command(params=_OVERLAP, short_help="What does communicating while computing hide?")
+@command.command(params=_OVERLAP, short_help="How much communication does overlap hide?")
 def overlap(**options: Any) -> int:
-    """Measure what overlapping communication with computing hides: exposed communication, the best size of bucket."""
+    """Measure overlap of communication with computing: exposed communication and the best bucket size."""
     refuse_launcher("step overlap")
     return _run(sessions.overlap_session(made(StepRequest, options)), step_tables.OVERLAP)
 
 
-@command.command(params=_STRATEGIES, short_help="Which way of keeping weights in step is fastest?")
+@command.command(params=_STRATEGIES, short_help="Which synchronisation strategy trains fastest?")
 def strategies(**options: Any) -> int:
-    """Compare strategies of synchronisation in training: ring, parameter server, local SGD, asynchronous.
+    """Compare synchronisation strategies in training: ring, parameter server, local SGD, asynchronous.
 
-    A small network is trained on every rank; `--slow-rank 1` makes one compute four times as much.
+    Every rank trains a small network; `--slow-rank 1` makes rank 1 compute four times as much.
     """
     return _run(sessions.strategies_session(made(StepRequest, options), launched()), step_tables.STRATEGIES)
 
 
 def _answer(session: Session, lines: Sequence[str]) -> list[str]:
-    """Return the lines that a run says, the first as its answer, with what makes it unsure or why there is none."""
+    """Return the lines with the first as the answer, and why it is uncertain or missing."""
     first, *others = lines or ["none"]
-    unsure = all_disturbed(session.results) or ("" if lines else "nothing here can be compared")
+    unsure = all_disturbed(session.results) or ("" if lines else "no rows can be compared")
     return ["; ".join(filter(None, (f"answer: {first}", unsure))), *others]
 
 
 def _assumed(session: Session) -> list[str]:
-    """Return how much a step computes and sends, as far as the user did not say it."""
+    """Return the default computing time and gradient size of a step, where the user gave none."""
     work = session.sweep.works[0]
     assert work
     amounts = {"compute": f"{work.words[0]} a step", "gradients": f"{format_size(session.sweep.sizes[0])} of gradients"}
@@ -110,7 +110,7 @@ def _assumed(session: Session) -> list[str]:
 
 
 def _run(session: Session, table: StepTable) -> int:
-    """Measure or predict everything, show the answer, rows and conclusion, and where everything is."""
+    """Measure or predict; show the answer, rows, conclusion and folder."""
     sweep = session.sweep
     total = len(sweep.works) * len(sweep.implementations)
     live = ResultTable(table.title, Table(table.columns, PROBLEM), StepResult, total) if table.live else LiveTable()

@@ -1,4 +1,4 @@
-"""Figures of steps and training: efficiency against ranks, who was late when, loss of strategies.
+"""Figures of steps and training: scaling efficiency, lateness of ranks, loss of strategies.
 
 Matplotlib is imported at the first figure.
 """
@@ -74,25 +74,25 @@ def _efficiency(axes: Axes, curve: ScalingCurve, look: Look) -> None:
 
 # Stragglers.
 
-_MOST_COLUMNS = 400  # of the map: more are narrower than the eye tells apart
-_SCALE = 98.0  # percentile of the lateness shown that has the full colour
-_ROWS, _TALLEST = 0.32, 7.0  # inches of a rank, and of all of them
-_HEAT = "RdBu_r"  # late is red and early is blue, which all who see colours tell apart
+_MOST_COLUMNS = 400  # of the heat map: more are too narrow to see
+_SCALE = 98.0  # percentile of lateness that gets the full colour
+_ROWS, _TALLEST = 0.32, 7.0  # inches: height of a rank, and most of all ranks
+_HEAT = "RdBu_r"  # late is red, early is blue: also safe for colour-blind readers
 _LAST = "#D55E00"
 
 
 @dataclass(frozen=True)
 class Binned:
-    """Steps in as many columns as can be seen, none of which reaches from one series into the next."""
+    """Steps averaged into visible columns; no column spans two series."""
 
-    edges: Floats  # seconds of measuring, all series one behind the other; one more than columns
+    edges: Floats  # seconds of measuring, with all series back to back; one more than columns
     late: Floats  # (ranks, columns): the mean
-    joints: tuple[float, ...]  # where series meet
-    size: int  # steps of a column at most
+    joints: tuple[float, ...]  # boundaries between series
+    size: int  # most steps in a column
 
     @classmethod
     def of(cls, steps: StepArrays) -> "Binned":
-        """Whole steps in every column."""
+        """Average whole steps into columns."""
         size = max(1, -(-steps.count // _MOST_COLUMNS))
         starts: list[int] = []
         for series in steps.slices:
@@ -107,7 +107,7 @@ class Binned:
 
 
 def lateness_figures(run: Run, request: PlotRequest) -> Named:
-    """Yield a figure for each row that says which rank is late."""
+    """Yield a heat map of lateness for each row of a straggler test."""
     for result, steps in straggler_rows(run.results):
         if request.shows(result.implementation):
             case = result.case
@@ -124,17 +124,17 @@ def _lateness(result: StepTimes, steps: StepArrays) -> Figure:
     shown = _heat(heat, steps, binned)
     shares = [steps.last_share(rank) for rank in range(steps.ranks)]
     last.barh(range(steps.ranks), shares, height=0.8, color=_LAST)
-    last.set(xlim=(0, max(shares) * 1.15), title="was the last")
+    last.set(xlim=(0, max(shares) * 1.15), title="last rank")
     last.xaxis.set_major_formatter(lambda value, position: f"{value:.0%}")
     last.grid(visible=False, axis="y")
     bar = drawn.colorbar(shown, ax=[heat, last], pad=0.01, aspect=8 * max(1.0, tall), extend="both")
     bar.ax.yaxis.set_major_formatter(_signed)
-    bar.set_label("behind the median\nof the others")
-    column = f"a column is the mean of {binned.size}" if binned.size > 1 else "a column each"
+    bar.set_label("behind the median\nof the other ranks")
+    column = f"each column: mean of {binned.size}" if binned.size > 1 else "one per column"
     lines = (
-        f"{result.label}: who was late in {steps.count} steps ({column})",
+        f"{result.label}: lateness in {steps.count} steps ({column})",
         f"{result.case.title}, {format_size(result.case.nbytes)}",
-        f"moments of two ranks are off by at most {format_seconds(result.clock)}",
+        f"clocks of two ranks differ by at most {format_seconds(result.clock)}",
     )
     heading(drawn, "\n".join(lines), fontsize="medium")
     return drawn
@@ -152,7 +152,7 @@ def _heat(axes: Axes, steps: StepArrays, binned: Binned) -> Any:
     axes.set(ylim=(steps.ranks - 0.5, -0.5), yticks=range(0, steps.ranks, every), ylabel="rank")
     axes.grid(visible=False)
     axes.xaxis.set_major_formatter(seconds_tick)
-    axes.set_xlabel("time of measuring; lines part series")
+    axes.set_xlabel("time; lines separate series")
     for joint in binned.joints:
         axes.axvline(joint, color="black", linewidth=0.5)
     return shown
@@ -167,7 +167,7 @@ def _signed(seconds: float, position: float) -> str:
 # Strategies.
 
 _GRID = 200  # points of a line
-_COLOURS = {  # of Okabe and Ito; dashes tell apart what lies on each other
+_COLOURS = {  # of Okabe and Ito; dashes keep coinciding lines visible
     "library": ("#000000", "-"),
     "ring": ("#D55E00", (0, (6, 3))),
     "parameter-server": ("#CC79A7", (0, (2, 2))),
@@ -178,7 +178,7 @@ _COLOURS = {  # of Okabe and Ito; dashes tell apart what lies on each other
 
 
 def loss_figures(run: Run, request: PlotRequest) -> Named:
-    """Yield one figure, if any strategy learns; the target is that of all strategies, drawn or not."""
+    """Yield one figure if any strategy learns; its target is that of all strategies, drawn or not."""
     found = ranking(run.results)
     shown = tuple(entry for entry in found.entries if request.shows(entry.name)) if found else ()
     if found and shown:
@@ -187,7 +187,7 @@ def loss_figures(run: Run, request: PlotRequest) -> Named:
 
 @style()
 def losses(found: StrategyRanking) -> Figure:
-    """Loss in time and in steps, with the target and where it is reached."""
+    """Draw loss over time and over steps, with the target and where each strategy reaches it."""
     from matplotlib.lines import Line2D
     from matplotlib.ticker import MaxNLocator
 
@@ -199,14 +199,14 @@ def losses(found: StrategyRanking) -> Figure:
     seeds = max(len(entry.runs) for entry in found.entries)
     words = (f"{case.ranks} ranks", *(case.work.words if case.work else ()), counted(seeds, "seed"))
     heading(drawn, ", ".join(words), fontsize=SCREEN.title)
-    left.set(title="Loss in time", ylabel="loss on samples held out")
-    right.set_title("Loss in steps; those that add all gradients after each are on one line")
+    left.set(title="Loss over time", ylabel="loss on held-out samples")
+    right.set_title("Loss over steps (lines of synchronous strategies coincide)")
     left.yaxis.set_major_formatter(lambda value, position: f"{value:g}")
     left.yaxis.set_minor_formatter(lambda value, position: f"{value:g}" if f"{value:.0e}"[0] in "235" else "")
     left.xaxis.set_major_locator(MaxNLocator(6))
     left.xaxis.set_major_formatter(seconds_tick)
     left.set_xlabel("wall time")
-    right.set_xlabel("steps (samples seen over ranks and batch)")
+    right.set_xlabel("steps (samples / ranks / batch size)")
     handles = []
     for entry in found.entries:
         color, dashes = _look(entry.name)
@@ -216,11 +216,11 @@ def losses(found: StrategyRanking) -> Figure:
 
 
 def _column(axes: Axes, found: StrategyRanking, effort: Effort) -> None:
-    """Draw a panel of curves; a line on the target spans the interval in which a strategy reaches it."""
+    """Draw a panel of curves; a thick line on the target is the interval in which a strategy reaches it."""
     for entry in found.entries:
         _curve(axes, entry, effort)
     axes.set_yscale("log")
-    # The highest loss after the first few steps, whose fall would take all the room.
+    # Scale to the loss after the first few steps: the initial drop would fill the panel.
     early = []
     for entry in found.entries:
         for run in entry.runs.values():
@@ -238,7 +238,7 @@ def _column(axes: Axes, found: StrategyRanking, effort: Effort) -> None:
 
 
 def _curve(axes: Axes, entry: StrategyRuns, effort: Effort) -> None:
-    """The geometric mean over seeds and its interval, as far as every seed goes."""
+    """Draw the geometric mean over seeds with its interval, up to where the shortest run ends."""
     curves = []
     for run in entry.runs.values():
         sound = [point for point in run.points if math.isfinite(point.loss) and point.loss > 0]
@@ -267,8 +267,8 @@ KINDS = {
     "lateness": Kind(
         order=40,
         rows=(StepTimes,),
-        needs="steps on one number of ranks, two at least, that were carried out in one way only",
+        needs="sequential steps on one number of ranks, at least two",
         figures=run_by_run(lateness_figures),
     ),
-    "losses": Kind(50, (Trained,), "strategies of which one at least learns", run_by_run(loss_figures)),
+    "losses": Kind(50, (Trained,), "training runs in which at least one strategy learns", run_by_run(loss_figures)),
 }

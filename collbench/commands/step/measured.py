@@ -1,7 +1,7 @@
-"""Measures steps of a case: check, calibrate, then series of all implementations in turn, and check again.
+"""Measures steps: check, calibrate, take series of implementations in turn, check again.
 
-Runs alike on every process of the run, as collbench/measure/sampling.py does.  Steps of a series follow each other
-without a meeting besides their own, as those of a training loop do, so that a late rank costs what it costs there.
+Every process of the run executes the same code, as in collbench/measure/sampling.py.  Steps of a series follow each
+other with no extra barrier, as in a training loop, so a late rank costs as much as it does there.
 """
 
 import gc
@@ -28,9 +28,9 @@ from collbench.platforms.processes import RunQueue
 from collbench.results import CheckFailure, Note, Result
 from collbench.results.disturbed import Scheduling
 
-SERIES = 0.02  # seconds that a series lasts at least: what one step hands on to the next counts then
+SERIES = 0.02  # minimum seconds of a series: long enough for delays to pass from step to step
 MOST_STEPS = 256  # of a series: the moments of each step are stored
-LONGEST = 2.0  # seconds that a series lasts about at most, so that implementations take turns and a budget can be met
+LONGEST = 2.0  # approximate maximum seconds of a series: implementations take turns, and the budget holds
 _HEARTBEAT = 0.5  # seconds between two signs of life in a series
 
 
@@ -39,25 +39,25 @@ _HEARTBEAT = 0.5  # seconds between two signs of life in a series
 
 @dataclass(frozen=True)
 class TakenSeries:
-    """A series as it was taken: the moments of all ranks by their own clocks."""
+    """A raw series: the moments of all ranks on their own clocks."""
 
     taken: Taken
-    origins: float  # seconds by which moments of devices may be off the clocks of their processes
+    origins: float  # seconds of error between device moments and the clocks of their processes
     paced: bool  # whether devices waited for the host to enqueue
     spoiled: bool  # whether a rank was off its core
 
 
 def take_series(parts: Parts, step: RunStep, steps: Iterable[object]) -> TakenSeries:
-    """*Collective*: take a series of steps from a meeting on; CaseFailed if a library or a kernel reports a failure."""
+    """*Collective*: run a series of steps after a barrier; CaseFailed if a library or a kernel reports a failure."""
     platform = parts.platform
     platform.launcher.synchronize()
     origins = platform.clock.set_clocks()
-    # A second meeting: a rank that set its clocks late must not start the first step late.
+    # A second barrier: a rank that set its clocks late must not start the first step late.
     platform.launcher.synchronize()
     with platform.compute.stepping():
         begun = parts.moments()
         for rank in platform.local:
-            parts.products.take_over(rank)  # no rank computes before that moment
+            parts.products.take_over(rank)  # no rank computes before `begun`
         with _without_garbage_collection(), RunQueue() as waited:
             moments, enqueued = _run_steps(step, steps, platform.compute.queued)
     platform.launcher.synchronize()
@@ -83,7 +83,7 @@ def take_series(parts: Parts, step: RunStep, steps: Iterable[object]) -> TakenSe
 
 
 def _run_steps(step: RunStep, steps: Iterable[object], queued: bool) -> tuple[list[Moments], list[float]]:
-    """Return the moments of all steps, and when they were enqueued; not on a CPU, where a step may last for 20 us."""
+    """Return the moments of all steps and their enqueue times; none on a CPU, where a step may last only 20 us."""
     if not queued:
         return [step() for _ in steps], []
     moments, enqueued = [], []
@@ -94,9 +94,9 @@ def _run_steps(step: RunStep, steps: Iterable[object], queued: bool) -> tuple[li
 
 
 def _host_was_late(enqueued: Sequence[float], own: Taken) -> bool:
-    """Return whether in most of the later half of the steps a device was done before the next step was enqueued.
+    """Return whether a device idled before most steps of the second half: it was done before the next was enqueued.
 
-    A host that keeps up is ahead by then, and its time for a step does not show.
+    A host that keeps up is ahead by then, and its own time per step is hidden.
     """
     later = range(max(2, len(enqueued) // 2), len(enqueued))
     waited = 0
@@ -108,7 +108,7 @@ def _host_was_late(enqueued: Sequence[float], own: Taken) -> bool:
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Keep Python's collector from looking through what is stored of every step."""
+    """Disable Python's garbage collector, which would scan the stored moments."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -137,15 +137,15 @@ def measure_steps(
 ) -> Iterator[Result]:
     """*Collective*: yield one result of a case with a step for each implementation.
 
-    `launches` has the steps of a series by implementation, where they are known from an earlier round.  CaseFailed if a
-    kernel gives up waiting; the platform must then be opened anew.
+    `launches` maps implementations to steps per series, where an earlier round found them.  CaseFailed if a kernel
+    times out; the platform must then be reopened.
     """
     subject = _Steps(case, platform, sampling, launches or {}, heartbeat)
     return sample_in_turn(subject, implementations, sampling, heartbeat)
 
 
 class _Steps(Subject):
-    """Steps of a case, with the matrices and the clocks that all candidates share."""
+    """Steps of a case, with the matrices and clocks shared by all candidates."""
 
     def __init__(
         self, case: Case, platform: Platform, sampling: Sampling, steps: Mapping[str, int], heartbeat: Heartbeat
@@ -170,7 +170,7 @@ class _Steps(Subject):
             parts = Parts(case, platform, self.products, operations)
             note = Note.of(schedule.remark(case.ranks))
             candidate = _StepCandidate(self, implementation.name, parts, schedule.prepare(parts), note)
-        self.products.reset()  # and not again: what all series of a round have computed is checked at its end
+        self.products.reset()  # only once: the end of a round checks the products of all its series
         _, failure = candidate.check(SEEDS[0], "first check")
         return candidate.result(failure) if failure or self.sampling.check_only else candidate
 
@@ -192,7 +192,7 @@ class _StepCandidate(Candidate):
         self._taken: list[TakenSeries] = []
 
     def calibrate(self) -> Result | None:
-        """*Collective*: find out how many steps last as long as a series should."""
+        """*Collective*: find the number of steps that fills a series."""
         sampling, earlier = self._subject.sampling, self._subject.steps.get(self.name)
         if earlier:
             self._steps = earlier
@@ -202,7 +202,7 @@ class _StepCandidate(Candidate):
         steps, most = 1, sampling.steps or MOST_STEPS
         while steps < most:
             tried = [self._subject.series(self._take(steps, "calibration")).seconds for _ in range(2)]
-            elapsed = min(tried) * steps  # the quicker one: the first may have warmed up
+            elapsed = min(tried) * steps  # the faster one: the first may include warm-up
             if elapsed >= duration:
                 break
             steps = min(most, max(2 * steps, int(0.8 * duration / max(elapsed, 1e-9) * steps)))
@@ -213,13 +213,13 @@ class _StepCandidate(Candidate):
         return self._keep(self._take(self._steps, f"series {len(self.samples) + 1}"))
 
     def _take(self, steps: int, phase: str) -> TakenSeries:
-        """*Collective*: take one more series, for what the phase says."""
+        """*Collective*: take a series; *phase* names it in heartbeats."""
         taken = take_series(self._parts, self._step, self._with_heartbeat(steps, phase))
         self._subject.clocks.origins = max(self._subject.clocks.origins, taken.origins)
         return taken
 
     def _with_heartbeat(self, steps: int, phase: str) -> Iterator[None]:
-        """Yield so often, with a sign of life now and then, which tells a step that takes long from one that hangs."""
+        """Yield once per step, with a heartbeat from time to time, so that a slow step does not look like a hang."""
         last = -math.inf
         for _ in range(steps):
             if (now := time.monotonic()) > last + _HEARTBEAT:
@@ -228,7 +228,7 @@ class _StepCandidate(Candidate):
             yield
 
     def _keep(self, taken: TakenSeries) -> float:
-        """Keep a series as a sample; return its seconds, all steps together."""
+        """Keep a series as a sample; return the total seconds of its steps."""
         series = self._subject.series(taken)
         self._taken.append(taken)
         self.samples.append(series.seconds)
@@ -240,10 +240,10 @@ class _StepCandidate(Candidate):
         return self.result(failure)
 
     def check(self, seed: int, phase: str) -> tuple[TakenSeries, CheckFailure | None]:
-        """Take a series of known data; return it with what is wrong in the buffers, next to them, or in the matrices.
+        """Take a series on known data; return it with any error in buffers, guards or matrices.
 
-        In place a result is the next step's input, so only the result of a single step is known.  The matrices hold the
-        products of every series since the chains were started: one wrong product makes all times worthless.
+        In place a result is the next step's input, so only a single step can be checked.  The matrices accumulate the
+        products of all series since the reset, so one wrong product invalidates all times.
         """
         subject = self._subject
         case, checker, products = subject.case, self._parts.platform.checker, subject.products
@@ -260,7 +260,7 @@ class _StepCandidate(Candidate):
         return taken, failure
 
     def result(self, failure: CheckFailure | None) -> StepTimes:
-        """Return what was measured, or what is wrong."""
+        """Return the measured series, or the failure."""
         subject, first = self._subject, self._parts.operations[0]
         platform = subject.platform
         paced = [series.paced for series in self._taken]

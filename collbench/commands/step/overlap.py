@@ -1,4 +1,4 @@
-"""The effect of overlap: communication that is exposed with it and without, and its price in computing."""
+"""Overlap: exposed and hidden communication, gain, and slowdown of computing."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ HELPS, COSTS, INCONCLUSIVE = "overlap helps", "overlap costs more than it hides"
 
 @dataclass(frozen=True)
 class Overlap:
-    """A step by an implementation and a schedule, the same step one part after the other, and its parts alone."""
+    """An overlapped step by an implementation and a schedule, its sequential form, and its parts alone."""
 
     row: StepRow
     sequential: StepRow
@@ -26,7 +26,7 @@ class Overlap:
 
     @property
     def step(self) -> Step:
-        """Return the step as it was carried out."""
+        """Return the overlapped step."""
         return step_of(self.row.case)
 
     def _rounds(self) -> Iterator[tuple[float, float, float, float]]:
@@ -36,17 +36,17 @@ class Overlap:
 
     @property
     def gain(self) -> Estimate:
-        """Return how many times as fast it is as one part after the other."""
+        """Return the speed-up over the sequential step."""
         return Estimate.of_median([sequential / overlapped for overlapped, sequential, _, _ in self._rounds()])
 
     @property
     def bound(self) -> float:
-        """Return the seconds of a step that would hide all it can: the longer part alone."""
+        """Return the seconds of a step with perfect overlap: the longer part alone."""
         return max(self.compute.typical, self.communicate.typical)
 
     @property
     def hidden(self) -> Estimate:
-        """Return the share that is hidden, from one part after the other (0) down to the longer part alone (1)."""
+        """Return the hidden share of what can be hidden: 0 is the sequential step, 1 the longer part alone."""
         shares = []
         for overlapped, sequential, compute, communicate in self._rounds():
             possible = sequential - max(compute, communicate)
@@ -61,13 +61,13 @@ class Overlap:
 
     @property
     def slowdown(self) -> Estimate:
-        """Return how many times as long computing takes while the rank communicates."""
+        """Return the computing time with overlap over that alone."""
         pairs = zip(_computing(self.row), _computing(self.compute), strict=False)
         return Estimate.of_median([overlapped / alone for overlapped, alone in pairs])
 
     @property
     def verdict(self) -> str:
-        """Return whether it helps: all of the gain's interval decides; a prediction has none, and its value decides."""
+        """Return whether overlap helps, by the whole interval of the gain; a prediction has only a value."""
         if isinstance(self.row, StepPrediction):
             return HELPS if self.gain.value > 1 else COSTS
         if not self.gain.known or self.gain.holds(1):
@@ -84,7 +84,7 @@ def _computing(result: StepRow) -> list[float]:
 
 
 def kind_of_step(case: Case) -> Case:
-    """Return a case without how its step is executed: what steps have in common that are compared."""
+    """Return the case without schedule and bucket, as a key for comparable steps."""
     return replace(case, work=replace(step_of(case), schedule="", bucket=0))
 
 
@@ -93,7 +93,7 @@ def overlaps(results: Iterable[Result]) -> list[Overlap]:
     rows = [row for row in filter(is_timed, results) if row.case.work]
     by_schedule: dict[object, StepRow] = {}
     for row in rows:
-        # Computing alone is measured with one implementation, and is held against all.
+        # Computing alone is measured with one implementation, and compared with all.
         schedule = step_of(row.case).schedule
         communicator = "" if schedule == COMPUTE else row.implementation
         by_schedule[kind_of_step(row.case), communicator, schedule] = row
@@ -111,7 +111,7 @@ def overlaps(results: Iterable[Result]) -> list[Overlap]:
 
 
 def verdict(fastest: Overlap) -> str:
-    """Return a line: whether overlap helps, by how much, with what buckets, and why not if it does not."""
+    """Return a line: the fastest schedule and bucket size, its gain, the bound, and the slowdown of computing."""
     step, note = fastest.step, str(replace(fastest.row.note, buffers=""))
     before, after = format_seconds(fastest.sequential.typical), format_seconds(fastest.row.typical)
     parts = [
@@ -120,13 +120,13 @@ def verdict(fastest: Overlap) -> str:
         f"the longer part alone takes {format_seconds(fastest.bound)}",
     ]
     if fastest.slowdown.value > 1.05:
-        parts.append(f"computing takes {fastest.slowdown.text(unit='x')} as long meanwhile")
+        parts.append(f"overlapped computing takes {fastest.slowdown.text(unit='x')} as long")
     line = "; ".join(parts)
     return f"{line} ({note})" if note else line
 
 
 def verdicts(results: Iterable[Result]) -> list[str]:
-    """Return a line for every implementation, on its fastest schedule; the fastest implementation first."""
+    """Return a line on the fastest schedule of each implementation, the fastest implementation first."""
     by_implementation = by_key(overlaps(results), lambda overlap: overlap.row.implementation)
     fastest = [min(members, key=lambda overlap: overlap.row.typical) for members in by_implementation.values()]
     fastest.sort(key=lambda overlap: overlap.row.typical)

@@ -1,4 +1,4 @@
-"""A model of steps on a described system: what computing, waiting for the slowest GPU and communication take."""
+"""Predicted steps on a described system: computing, waiting for the slowest GPU, communication."""
 
 from collections.abc import Iterable, Sequence
 
@@ -15,7 +15,7 @@ from collbench.topology.system import System
 
 
 class PredictedSteps(Predicted):
-    """The steps of a sweep, or in these cases by what the sweep names, on as much of a described system."""
+    """Predictions of a sweep's steps, or of the given cases, on a described system."""
 
     def __init__(self, system: System, sweep: Sweep, cases: Iterable[Case] = ()) -> None:
         every = ((case, step_of(case).communicators(sweep.implementations)) for case in cases or sweep.cases())
@@ -33,11 +33,10 @@ def _step(system: System, case: Case, name: str) -> Result:
 
 
 def step_time(system: System, case: Case, implementation: str, noise: float = NOISE) -> StepPrediction:
-    """Return a step on as many ranks of the system, by the schedule of the case's step.
+    """Return the predicted step on the case's ranks of the system, by its schedule.
 
-    Parts that follow each other add up.  Where buckets overlap, a bucket goes out once it is computed and the bucket
-    before has arrived, and computing meanwhile takes CONTENTION longer.  Unsupported where the model does not know the
-    collective.
+    Sequential parts add up.  With overlap, a bucket is sent once it is computed and the previous one has arrived, and
+    computing meanwhile takes CONTENTION longer.  Unsupported if the model does not know the collective.
     """
     schedule, computing = step_of(case).schedule, step_of(case).seconds
     if case.ranks == 1 or schedule == COMPUTE:
@@ -58,12 +57,12 @@ def step_time(system: System, case: Case, implementation: str, noise: float = NO
 
 
 def _parts(schedule: str, computing: float, buckets: Sequence[float]) -> tuple[float, float]:
-    """Return the seconds of computing, and of communicating after that; *buckets* are the seconds of each alone."""
+    """Return the seconds of computing, and of communication after it; *buckets* are the seconds of each alone."""
     if schedule == COMMUNICATE:
         return 0.0, sum(buckets)
     if schedule == SEQUENTIAL:
         return computing, sum(buckets)
-    # Only what is communicated while there is something to compute slows it: all buckets but the last, at most.
+    # Only communication during computing slows it: all buckets but the last, at most.
     slowed = computing + CONTENTION * min(computing, sum(buckets[:-1]))
     end = 0.0
     for place, seconds in enumerate(buckets, 1):

@@ -1,4 +1,4 @@
-"""Rows of run files: moments of every rank in series of steps, predicted steps, and training runs."""
+"""Rows of run files: measured steps, predicted steps, and training runs."""
 
 import math
 from collections.abc import Sequence
@@ -18,16 +18,16 @@ class StepParts(NamedTuple):
     """Seconds of a step."""
 
     computing: Moment
-    waiting: Moment  # for the last rank to have computed
-    exposed: Moment  # communication that no computing hides
+    waiting: Moment  # for the last rank to finish computing
+    exposed: Moment  # communication not hidden by computing
 
 
 @dataclass(frozen=True)
 class Series:
-    """Steps back to back on all ranks, which start together: moments in seconds of one clock.
+    """Steps back to back on all ranks, which start together: moments in seconds on one clock.
 
-    `computed` is when a rank had computed, `done` when it had all that the step communicates; both by rank and by step.
-    A rank begins a step when it is done with the step before.
+    By rank and step, `computed` is the end of computing and `done` the end of communication.  A rank begins a step when
+    it is done with the previous one.
     """
 
     begun: tuple[Moment, ...]  # by rank: the first step
@@ -50,7 +50,7 @@ class Series:
         return (max(moments[-1] for moments in self.done) - min(self.begun)) / self.steps
 
     def begins(self, rank: int) -> tuple[float, ...]:
-        """Return when a rank began every step."""
+        """Return the moments at which a rank began its steps."""
         return (self.begun[rank], *self.done[rank][:-1])
 
     def in_order(self, rank: int) -> bool:
@@ -60,7 +60,7 @@ class Series:
 
     @cached_property
     def last_computed(self) -> tuple[float, ...]:
-        """When the last rank had computed, by step."""
+        """When the last rank finished computing, by step."""
         return tuple(map(max, zip(*self.computed, strict=True)))
 
     def parts(self, rank: int) -> StepParts:
@@ -73,14 +73,14 @@ class Series:
 
 
 class StepTimes(Sampled, frozen=True, tag="steps"):
-    """Checked steps of one case by one implementation, in series that take turns with those of others.
+    """Checked steps of one case by one implementation, in series interleaved with those of others.
 
-    A sample is the mean of a series, so that what a step leaves to the next step counts.
+    A sample is the mean of a series, so that it includes delays passed from step to step.
     """
 
     series: tuple[Series, ...]
     rounds: tuple[int, ...] = ()  # series in each round of an interleaved run, in order
-    clock: Duration = 0.0  # seconds by which moments of different ranks may be off against each other
+    clock: Duration = 0.0  # seconds by which the clocks of two ranks may differ
 
     @property
     def times(self) -> tuple[float, ...]:
@@ -94,24 +94,24 @@ class StepTimes(Sampled, frozen=True, tag="steps"):
 
     @property
     def parts(self) -> StepParts:
-        """The parts of a step, the mean over ranks and series."""
+        """The mean parts of a step over ranks and series."""
         every = [series.parts(rank) for series in self.series for rank in range(series.ranks)]
         return StepParts(*map(fmean, zip(*every, strict=True))) if every else StepParts(math.nan, math.nan, math.nan)
 
     @property
     def contradiction(self) -> str:
-        """A series with too many moments or too few, or in another order, or without time."""
+        """The first inconsistency of a series: number or order of moments, rounds, or time."""
         ranks = self.case.ranks
         for series in self.series:
             lengths = set(map(len, (*series.computed, *series.done)))
             if not len(series.begun) == len(series.computed) == len(series.done) == ranks or len(lengths) != 1:
-                return f"a series that does not hold as many moments of each of {counted(ranks, 'rank')}"
+                return f"a series without the same number of moments for each of {counted(ranks, 'rank')}"
             if 0 in lengths or not all(series.in_order(rank) for rank in range(ranks)):
-                return "a series whose moments go backwards, or that has none"
+                return "a series with moments that go backwards, or without moments"
         if self.rounds and (min(self.rounds) < 1 or sum(self.rounds) != len(self.series)):
-            return "rounds that are not those of its series"
+            return "rounds that do not add up to its series"
         if not all(FASTEST < seconds < SLOWEST for seconds in self.times):
-            return "a time that is none: zero, negative, or beyond 1e-15 to 1e9 s"
+            return "an invalid time: zero, negative, or outside 1e-15 to 1e9 s"
         return ""
 
     def joined(self, results: Sequence[Self]) -> Self:
@@ -125,18 +125,18 @@ class StepTimes(Sampled, frozen=True, tag="steps"):
 
 
 class StepPrediction(FromModel, Timed, frozen=True, tag="predicted-steps"):
-    """The expected seconds of a step by the model, and the band in which nine of ten should lie."""
+    """The predicted seconds of a step, and the band that should hold nine of ten steps."""
 
     parts: StepParts
     low: Seconds
     high: Seconds
-    algorithm: str = ""  # that the library would choose
+    algorithm: str = ""  # the library's expected choice
     protocol: str = ""
     platform: str = "model"
 
     @property
     def typical(self) -> float:
-        """All parts together."""
+        """Seconds of a step: the sum of its parts."""
         return sum(self.parts)
 
 
@@ -145,11 +145,11 @@ StepRow = StepTimes | StepPrediction
 
 
 class LossPoint(NamedTuple):
-    """The loss of weights that all ranks shared."""
+    """A point of a loss curve: the loss of the shared weights."""
 
-    batches: Count  # that went into them, of all ranks
+    batches: Count  # in the weights, of all ranks
     seconds: Moment  # after the start
-    loss: float  # on samples that no rank was trained with
+    loss: float  # on held-out samples
 
 
 class Trained(CaseResult, frozen=True, tag="training"):
@@ -158,15 +158,15 @@ class Trained(CaseResult, frozen=True, tag="training"):
     platform: str
     points: tuple[LossPoint, ...]  # from the first weights to the last
     seconds: Duration  # until the last update
-    steps: tuple[Count, ...]  # of every rank, those that went into the weights
-    computing: tuple[Duration, ...]  # seconds of every rank, for those steps
+    steps: tuple[Count, ...]  # in the weights, by rank
+    computing: tuple[Duration, ...]  # seconds for those steps, by rank
     age: float = 0.0  # mean staleness of a gradient: updates between reading the weights and changing them
 
     @property
     def contradiction(self) -> str:
-        """A run without time, or points that go backwards."""
+        """A run without time, or with points that go backwards."""
         if self.points and not self.seconds > FASTEST:
-            return "a time that is none: a training run without any"
+            return "an invalid time: a training run that took no time"
         for before, after in pairwise(self.points):
             if after.seconds < before.seconds or after.batches < before.batches:
                 return "points of a training run that go backwards"
@@ -179,16 +179,16 @@ class Trained(CaseResult, frozen=True, tag="training"):
 
     @property
     def rate(self) -> float:
-        """Samples per second that were trained with, by all ranks together."""
+        """Training samples per second of all ranks together."""
         return sum(self.steps) * job_of(self.case).batch / self.seconds
 
     @property
     def least(self) -> float:
-        """The lowest loss at any point; infinite where no loss is a number."""
+        """The lowest loss at any point; infinite if no loss is a number."""
         return min((point.loss for point in self.points if not math.isnan(point.loss)), default=math.inf)
 
     def reached(self, target: float) -> LossPoint | None:
-        """Return where the loss is first as low as *target*, on a line between two points; None if it never is."""
+        """Return the first point with loss *target*, linearly interpolated; None if the run never reaches it."""
         if self.points and self.points[0].loss <= target:
             return self.points[0]
         for before, after in pairwise(self.points):

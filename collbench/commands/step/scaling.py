@@ -1,7 +1,7 @@
-"""How a training step scales: efficiency with intervals, a verdict, and what would help.
+"""Scaling of a training step: efficiency with intervals, a verdict, and remedies.
 
-Ratios are taken round by round of rows that took turns, so that drift of the machine cancels; an interval is that of
-the median of the rounds.
+Ratios are computed round by round of interleaved rows, so that machine drift cancels.  Intervals are those of the
+median over rounds.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,18 +16,18 @@ from collbench.results import Result
 from collbench.stats import Estimate
 
 THRESHOLD = 0.75
-"""Efficiency from which on scaling counts as healthy."""
+"""The lowest efficiency of healthy scaling."""
 
 HEALTHY, POOR, INCONCLUSIVE = "healthy", "poor", "inconclusive"
-_LARGER = 4  # times the batch, or micro-batches between two synchronisations
-_MOST_REMEDIES = 3  # that are named
+_LARGER = 4  # factor of the batch, or micro-batches per synchronisation
+_MOST_REMEDIES = 3  # in a verdict
 
 
-# Seconds of steps that took turns, round by round, so that drift of the machine cancels in their ratios.
+# Seconds of interleaved steps, by round.
 
 
 def in_rounds(values: Sequence[float], rounds: Sequence[int]) -> list[float]:
-    """Return the mean of every round, given how many values each has; the values where there were no rounds."""
+    """Return the mean of each round, given the number of values in each; the values themselves without rounds."""
     means, start = [], 0
     for count in rounds or (1,) * len(values):
         means.append(fmean(values[start : start + count]))
@@ -36,7 +36,7 @@ def in_rounds(values: Sequence[float], rounds: Sequence[int]) -> list[float]:
 
 
 def by_round(result: StepRow) -> list[float]:
-    """Return the seconds of a step in every round; by series where there were no rounds; one number of a prediction."""
+    """Return the seconds of a step by round, or by series without rounds; a prediction has one value."""
     if isinstance(result, StepPrediction):
         return [result.typical]
     return in_rounds(result.times, result.rounds)
@@ -47,10 +47,10 @@ def by_round(result: StepRow) -> list[float]:
 
 @dataclass(frozen=True)
 class Point:
-    """A number of ranks on a curve."""
+    """A point of a curve: one number of ranks."""
 
     row: StepRow
-    efficiency: Estimate  # over the fewest ranks of the curve
+    efficiency: Estimate  # relative to the fewest ranks of the curve
 
     @property
     def ranks(self) -> int:
@@ -77,12 +77,12 @@ class ScalingCurve:
         return self.points[-1]
 
     def speedup(self, point: Point) -> Estimate:
-        """Return how many times the work of one rank is done per second, taking the fewest ranks for perfect."""
+        """Return the speed-up over one rank, assuming ideal scaling up to the fewest ranks."""
         return point.efficiency.scaled(point.ranks)
 
 
 def curves(results: Iterable[Result]) -> list[ScalingCurve]:
-    """Return every curve of a scaling run, in the order of its rows; rows without a time are left out."""
+    """Return every curve of a scaling run, in the order of its rows; rows without a time are omitted."""
     return [curve for rows in _passes(results) for curve in _curves_of_pass(rows)]
 
 
@@ -93,7 +93,7 @@ def is_timed(result: Result) -> TypeGuard[StepRow]:
 
 
 def _passes(results: Iterable[Result]) -> Iterator[list[StepRow]]:
-    """Yield the rows that took turns: from the fewest ranks to the most, of one mode."""
+    """Yield the interleaved rows of each mode, from the fewest ranks to the most."""
     rows: list[StepRow] = []
     before = 0
     for result in results:
@@ -111,7 +111,7 @@ def _passes(results: Iterable[Result]) -> Iterator[list[StepRow]]:
 
 
 def _curves_of_pass(rows: Sequence[StepRow]) -> Iterator[ScalingCurve]:
-    """Yield a curve for each implementation that was measured on more than the fewest ranks."""
+    """Yield a curve for each implementation with rows above the fewest ranks."""
     fewest = min(row.case.ranks for row in rows)
     bases = {row.implementation: row for row in rows if row.case.ranks == fewest}
     for name in dict.fromkeys(row.implementation for row in rows if row.case.ranks > fewest):
@@ -129,7 +129,7 @@ def _curves_of_pass(rows: Sequence[StepRow]) -> Iterator[ScalingCurve]:
 
 
 def share_of(base: StepRow, row: StepRow) -> float:
-    """Return the work of a rank over that of a rank in the base; not every number of ranks divides the products."""
+    """Return the work of a rank relative to the base, which rounding to whole products changes a little."""
     first, step = step_of(base.case), step_of(row.case)
     return step.products / first.products if first.products else step.seconds / first.seconds
 
@@ -148,7 +148,7 @@ def _point(base: StepRow, row: StepRow) -> Point:
 
 
 class Remedy(NamedTuple):
-    """Something to try, with the efficiency that it would bring."""
+    """A change to try, with the efficiency that it would give."""
 
     words: str
     efficiency: float
@@ -156,7 +156,7 @@ class Remedy(NamedTuple):
 
 
 def remedies(alone: float, parts: StepParts, platform: str) -> list[Remedy]:
-    """Return all that could be tried for a step with such parts, where one rank computes for so long alone."""
+    """Return all remedies for a step with these *parts*, given the seconds that a rank computes *alone*."""
     computing, waiting, exposed = parts
     kind = platforms().get(platform)
     apart = kind.apart if kind else ""
@@ -165,27 +165,27 @@ def remedies(alone: float, parts: StepParts, platform: str) -> list[Remedy]:
         return work * alone / (computing + waiting + exposed)
 
     larger_batch = efficiency(_LARGER * computing, _LARGER * waiting, exposed, _LARGER)
-    # Waits of independent micro-batches average out; those of a slow rank do not.
+    # Waiting for random delays averages out over micro-batches; waiting for a slow rank does not.
     accumulated = efficiency(_LARGER * computing, _LARGER**0.5 * waiting, exposed, _LARGER)
-    half_exposed = efficiency(computing, waiting, exposed / 2)  # latency stays, so this is a bound
+    half_exposed = efficiency(computing, waiting, exposed / 2)  # a bound, as latency is not halved
     return [
         Remedy(f"a batch {_LARGER} times as large on every rank", larger_batch, at_best=False),
         Remedy(f"accumulation of {_LARGER} micro-batches", accumulated),
         Remedy("overlap", efficiency(max(computing, exposed), waiting, 0.0)),
-        Remedy("a wire half as wide", half_exposed),
+        Remedy("a wire datatype half as wide", half_exposed),
         Remedy("an interconnect twice as fast", half_exposed),
-        Remedy("no rank later than another", efficiency(computing, 0.0, exposed)),
-        Remedy(apart or "as much for every rank as one alone has", efficiency(alone, waiting, exposed)),
+        Remedy("no late rank", efficiency(computing, 0.0, exposed)),
+        Remedy(apart or "resources of a lone rank for every rank", efficiency(alone, waiting, exposed)),
     ]
 
 
 def alone_of(curve: ScalingCurve, point: Point) -> float:
-    """Return how long a rank would compute alone: its share of what a rank of the base does."""
+    """Return the seconds that a rank of *point* would compute alone, from its share of the base's work."""
     return curve.base.row.typical * share_of(curve.base.row, point.row)
 
 
 def helpful_remedies(curve: ScalingCurve) -> list[Remedy]:
-    """Return the remedies that would help the most ranks, the one that helps most first."""
+    """Return the remedies that raise efficiency at the largest number of ranks, the best first."""
     point = curve.last
     tried = remedies(alone_of(curve, point), point.row.parts, point.row.platform)
     helpful = [remedy for remedy in tried if remedy.efficiency > 1.005 * point.efficiency.value]
@@ -196,7 +196,7 @@ def helpful_remedies(curve: ScalingCurve) -> list[Remedy]:
 
 
 def judged(efficiency: Estimate) -> str:
-    """Return HEALTHY or POOR if the whole interval is on that side of THRESHOLD; else INCONCLUSIVE."""
+    """Return HEALTHY or POOR if the whole interval is on one side of THRESHOLD, else INCONCLUSIVE."""
     if not efficiency.known:
         return INCONCLUSIVE
     if efficiency.low >= THRESHOLD:
@@ -205,7 +205,7 @@ def judged(efficiency: Estimate) -> str:
 
 
 def answer(results: Iterable[Result]) -> list[str]:
-    """Return one line: how efficient the most ranks are, what limits them, and that nothing overlaps."""
+    """Return one line: efficiency at the largest number of ranks, its limits, and that nothing overlaps."""
     efficiencies = "; ".join(map(_efficiency_line, curves(results)))
     if not efficiencies:
         return []
@@ -214,10 +214,10 @@ def answer(results: Iterable[Result]) -> list[str]:
 
 
 def verdict(curve: ScalingCurve) -> list[str]:
-    """Return lines: the verdict on the most ranks, and what would help where it is not healthy."""
+    """Return lines: the verdict on the largest number of ranks, and remedies unless it is healthy."""
     lines = [_efficiency_line(curve)]
     if all(curve.speedup(point).value < 1 for point in curve.points[1:]):
-        lines.append("more ranks do less a second than one")
+        lines.append("more ranks do less work per second than one")
     if judged(curve.last.efficiency) == HEALTHY:
         return lines
     remedies = helpful_remedies(curve)[:_MOST_REMEDIES]
@@ -231,7 +231,7 @@ def _efficiency_line(curve: ScalingCurve) -> str:
     speedup, efficiency = curve.speedup(point), point.efficiency
     computing, waiting, exposed = point.row.parts
     whole = computing + waiting + exposed
-    base = "" if curve.base.ranks == 1 else f" (taking {curve.base.ranks} ranks for perfect)"
+    base = "" if curve.base.ranks == 1 else f" (assuming ideal scaling to {curve.base.ranks} ranks)"
     remarks = [f"{exposed / whole:.0%} of the step is communication", f"{waiting / whole:.0%} waiting"]
     slower = computing / alone_of(curve, point) - 1
     if slower > 0.02:

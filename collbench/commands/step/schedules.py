@@ -1,4 +1,4 @@
-"""Schedules: how the computing and the communicating of a step go together.  A new one is a record in SCHEDULES."""
+"""Schedules of computing and communication in a step.  A new one is a record in SCHEDULES."""
 
 import os
 import queue
@@ -17,15 +17,15 @@ from collbench.platforms.processes import usable_cores
 from collbench.units import counted
 
 Moments = tuple[list[Moment], list[Moment]]
-"""When local ranks had computed, and when they were done, in their order."""
+"""When the local ranks finished computing, and when they finished the step, in their order."""
 
 RunStep = Callable[[], Moments]
-"""Carries out one step, or enqueues it."""
+"""Executes or enqueues one step."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a step on the ranks that this process holds."""
+    """The parts of a step on this process's ranks."""
 
     case: Case
     platform: Platform
@@ -34,33 +34,30 @@ class Parts:
 
     @property
     def shares(self) -> list[tuple[int, list[int]]]:
-        """Return every local rank with its products by bucket, which must be computed before that bucket goes out."""
+        """Return every local rank with its products by bucket; they are computed before that bucket is sent."""
         step = step_of(self.case)
         return [(rank, list(step.shares(len(self.operations), rank))) for rank in self.platform.local]
 
     def moments(self) -> list[Moment]:
-        """Return the moments that the streams of the local ranks' collectives have reached."""
+        """Return the current moments of the local ranks' collective streams."""
         return list(map(self.platform.clock.moment, self.platform.local))
 
 
 @dataclass(frozen=True)
 class StepSchedule:
-    """One way to carry out a step."""
+    """One way to execute a step."""
 
     name: str
-    prepare: Callable[[Parts], RunStep]  # raises Unsupported where that cannot be
+    prepare: Callable[[Parts], RunStep]  # raises Unsupported if the schedule cannot run
     platforms: tuple[str, ...] = ("gpu", "cpu")
     communicates: bool = True
     computes: bool = True
-    overlaps: bool = False  # whether buckets are communicated while later ones are computed
-    remark: Callable[[int], str] = lambda ranks: ""  # caveats with a number of ranks, for the reader
+    overlaps: bool = False  # whether buckets are communicated during the computing of later ones
+    remark: Callable[[int], str] = lambda ranks: ""  # a caveat for the user at this number of ranks
 
 
 def _sender(parts: Parts) -> Callable[[int], None]:
-    """Return a function that sends a bucket once all local ranks' streams have handed it over.
-
-    All that it needs is looked up here, as steps may be short.
-    """
+    """Return a function that sends a bucket once all local streams have handed it over; lookups precede the steps."""
     join = parts.platform.compute.join_streams
     launches = [operation.launch for operation in parts.operations]
 
@@ -87,7 +84,7 @@ def _compute(parts: Parts) -> RunStep:
 
 
 def _in_order(parts: Parts, work: Sequence[Sequence[tuple[int, int]]]) -> RunStep:
-    """Enqueue for each bucket the products that it waits for, by rank, and then the bucket."""
+    """Return a step that enqueues, for each bucket, its products by rank and then the bucket."""
     products, send, idle = parts.products, _sender(parts), not any(work)
 
     def step() -> Moments:
@@ -100,7 +97,7 @@ def _in_order(parts: Parts, work: Sequence[Sequence[tuple[int, int]]]) -> RunSte
                 products.hand_over(rank)
             send(bucket)
         done = parts.moments()
-        # The next step's products would be of weights that these gradients change: they wait.
+        # The next step's products depend on these gradients, so they wait.
         for rank in computed:
             products.take_over(rank)
         return begun or list(computed.values()), done
@@ -116,7 +113,7 @@ def _sequential(parts: Parts) -> RunStep:
 
 
 def _sequential_at_once(parts: Parts) -> RunStep:
-    """Return the sequential step with little Python: steps of a CPU may last 20 us, and a call takes 0.3."""
+    """Return the sequential step with little Python: a CPU step may last only 20 us, and a call takes 0.3 us."""
     ((rank, shares),) = parts.shares
     enqueue, count, clock = parts.products.enqueue, sum(shares), time.perf_counter
     launches = [operation.launch for operation in parts.operations]
@@ -132,12 +129,12 @@ def _sequential_at_once(parts: Parts) -> RunStep:
 
 
 def _stream(parts: Parts) -> RunStep:
-    """Enqueue a bucket on one stream of a GPU while the next is computed on another.
+    """Return a step that sends a bucket on one GPU stream while the next is computed on another.
 
-    The host enqueues everything and waits for nothing, so implementations that it drives itself are left out.
+    The host enqueues everything without waiting, so Unsupported for host-driven implementations.
     """
     if any(operation.host_driven for operation in parts.operations):
-        raise Unsupported("the host drives it, and cannot enqueue what is to be computed meanwhile")
+        raise Unsupported("the host drives it, and cannot enqueue products at the same time")
     work = []
     for bucket, _ in enumerate(parts.operations):
         work.append([(rank, counts[bucket]) for rank, counts in parts.shares])
@@ -145,9 +142,9 @@ def _stream(parts: Parts) -> RunStep:
 
 
 def _begin_and_finish(parts: Parts) -> RunStep:
-    """Begin a bucket by MPI's non-blocking collectives once it is computed, and finish all at the end of the step.
+    """Return a step that begins a non-blocking MPI collective per computed bucket, and finishes all at its end.
 
-    A library without a thread of its own goes on with them only while it is called.
+    A library without a progress thread advances them only during calls.
     """
     pending = [operation.pending for operation in parts.operations if operation.pending]
     if len(pending) < len(parts.operations):
@@ -170,11 +167,11 @@ def _begin_and_finish(parts: Parts) -> RunStep:
 
 @cache
 def _computing_thread() -> "queue.SimpleQueue[Callable[[], None]]":
-    """Start the thread of this process that computes; it sleeps until it is given a task."""
+    """Start this process's computing thread, and return its queue of tasks."""
     tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
     def work() -> None:
-        os.sched_setaffinity(0, usable_cores())  # not the core to which this rank's first thread is bound
+        os.sched_setaffinity(0, usable_cores())  # rather than the core of this rank's first thread
         while True:
             tasks.get()()
 
@@ -183,7 +180,7 @@ def _computing_thread() -> "queue.SimpleQueue[Callable[[], None]]":
 
 
 def _thread(parts: Parts) -> RunStep:
-    """Compute in a second thread, and communicate in the first, which started MPI: MPI need not know of any other."""
+    """Return a step that computes in a second thread; the first, which initialised MPI, makes all MPI calls."""
     tasks, products, send = _computing_thread(), parts.products, _sender(parts)
     ((rank, shares),) = parts.shares
     ready: queue.SimpleQueue[float | Exception] = queue.SimpleQueue()
@@ -211,7 +208,7 @@ def _thread(parts: Parts) -> RunStep:
 
 
 def _cores_shared(ranks: int) -> str:
-    """Say where two threads of a rank take turns on a core; nothing where every thread has one."""
+    """Return a caveat if threads share cores, else ""."""
     cores = len(usable_cores())
     return f"{2 * ranks} threads on {counted(cores, 'core')}" if cores < 2 * ranks else ""
 
@@ -235,7 +232,7 @@ def overlapping(platform: str) -> list[str]:
 
 
 def refuse(case: Case, implementation: Implementation, platform: str) -> None:
-    """Raise Unsupported if the case's step cannot be carried out like that."""
+    """Raise Unsupported if the schedule of the case cannot run with this implementation and platform."""
     schedule = SCHEDULES[step_of(case).schedule]
     if implementation.path:
         raise Unsupported("its buffers are registered for single operations; steps measure nccl")

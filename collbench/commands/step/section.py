@@ -1,7 +1,4 @@
-"""The tables of steps and of training, for the commands of `collbench step` and for the page of a report.
-
-SECTION has scaling, overlap, late ranks and strategies there, in the commands' words.
-"""
+"""Tables of steps and training, for `collbench step` and report pages."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,15 +18,15 @@ from collbench.present.terminal import lines
 from collbench.results import Result
 from collbench.units import format_range, format_seconds, format_size
 
-PREDICTED = "nine in ten: where nine of ten measured steps should lie; likewise the numbers in ()"
+PREDICTED = "nine in ten: nine of ten measured steps should lie in this range; likewise the numbers in ()"
 MOST_LATE = 8
-"""Ranks of a table of late ranks: those that cost most."""
-_NAME = 16  # characters of an implementation's name
+"""Rows in a table of late ranks: the costliest."""
+_NAME = 16  # maximum characters of an implementation's name
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """A row: a result, and all results so far, with which it is compared."""
+    """A table row: a result, and all results so far for comparison."""
 
     result: Any
     results: Sequence[Result] = ()
@@ -48,7 +45,7 @@ class StepResult:
 
     @property
     def scaled(self) -> tuple[str, str]:
-        """Speed-up and efficiency, where it is a point of a curve."""
+        """Speed-up and efficiency, or "-" for a result on no curve."""
         for curve in curves(self.results):
             for point in curve.points:
                 if point.row is self.result and point is curve.base:
@@ -59,7 +56,7 @@ class StepResult:
 
     @property
     def overlap(self) -> Overlap | None:
-        """The step compared with the one whose parts do not overlap; None of that one itself."""
+        """The overlapped step with its sequential form; None for other schedules."""
         return next((overlap for overlap in overlaps(self.results) if overlap.row is self.result), None)
 
     def share(self, part: str) -> str:
@@ -72,7 +69,7 @@ PROBLEM: Callable[[StepResult], str] = attrgetter("problem")
 
 
 class StepTable(NamedTuple):
-    """How a command shows its results."""
+    """The presentation of a command's results."""
 
     title: Callable[[Result], str]
     columns: Sequence[Column[StepResult]]
@@ -82,7 +79,7 @@ class StepTable(NamedTuple):
     live: bool = False  # whether rows are shown as they arrive, and the answer last
 
     def of(self, predicted: bool) -> list[Column[StepResult]]:
-        """Return the columns of results that are measured or predicted."""
+        """Return the columns for measured or predicted results."""
         names = {_BAND.name: "nine in ten"} if predicted else {}
         return [replace(column, name=names.get(column.name, column.name)) for column in self.columns]
 
@@ -93,7 +90,7 @@ def _band(row: StepResult) -> str:
 
 
 def _compared(of: Callable[[Overlap], str]) -> Callable[[StepResult], str]:
-    """Return what a step says of its overlap; nothing where its parts do not overlap."""
+    """Return the text of a row's overlap, or "" for a row without overlap."""
     return lambda row: of(row.overlap) if row.overlap else ""
 
 
@@ -120,9 +117,7 @@ _PARTS: tuple[Column[StepResult], ...] = (
     Column("wait", lambda row: row.share("waiting"), importance=2, form=">"),
     Column("exposed", lambda row: row.share("exposed"), importance=3, form=">"),
 )
-_PARTS_LEGEND = (
-    "compute, wait, exposed: shares of a step: computing, waiting for the last rank, communication that nothing hides"
-)
+_PARTS_LEGEND = "compute, wait, exposed: shares of a step: computing, waiting for the last rank, exposed communication"
 
 
 def _scaling_title(result: Result) -> str:
@@ -132,7 +127,7 @@ def _scaling_title(result: Result) -> str:
 
 
 def scaling_verdicts(results: Sequence[Result]) -> Iterator[tuple[ScalingCurve, list[str]]]:
-    """Yield every curve with lines: the verdict on it, what would help, and which rank is late."""
+    """Yield every curve with lines: its verdict, remedies, and late ranks."""
     found = curves(results)
     late = stragglers.late_in_scaling([curve.last.row for curve in found])
     for curve, who in zip(found, late, strict=True):
@@ -140,7 +135,7 @@ def scaling_verdicts(results: Sequence[Result]) -> Iterator[tuple[ScalingCurve, 
 
 
 def _scaling_advice(results: Sequence[Result]) -> Iterator[str]:
-    """Yield what is said of every curve besides the verdict on it."""
+    """Yield the lines on every curve after its verdict."""
     for curve, (_, *advice) in scaling_verdicts(results):
         if advice:
             yield from ("", f"{curve.name}, {curve.mode}:", *advice)
@@ -158,7 +153,7 @@ SCALING = StepTable(
         *_PARTS,
         _CHECK,
     ),
-    "step: median of the series' means; speed-up, efficiency: as if the fewest ranks were perfect, 95 % intervals\n"
+    "step: median of the series means; speed-up, efficiency: relative to the fewest ranks, with 95 % intervals\n"
     f"{_PARTS_LEGEND}",
     scaling.answer,
     _scaling_advice,
@@ -184,8 +179,8 @@ OVERLAP = StepTable(
         Column("gain", _compared(lambda overlap: overlap.gain.text(unit="x")), importance=USEFUL, form=">"),
         _CHECK,
     ),
-    "step: median of the series' means; exposed: beyond computing alone; hidden: share of the communication behind it\n"
-    "computing: over computing alone; gain: over one part after the other; in parentheses: 95 % intervals",
+    "step: median of the series means; exposed: time beyond computing alone; hidden: share of all that can be hidden\n"
+    "computing: slowdown over computing alone; gain: speed-up over sequential; in parentheses: 95 % intervals",
     overlap.verdicts,
 )
 LATE_RANKS: tuple[Column[RankStatistics], ...] = (
@@ -199,7 +194,7 @@ LATE_RANKS: tuple[Column[RankStatistics], ...] = (
 
 
 def _late_ranks(results: Sequence[Result]) -> Iterator[str]:
-    """Yield what is known of the ranks and the noise of every row."""
+    """Yield the table of late ranks and the clock error of every row."""
     for result, steps in straggler_rows(results):
         series = f"{steps.count} steps in {len(steps.slices)} series"
         yield from ("", f"{result.label}: {series}; clocks agree within {format_seconds(result.clock)}")
@@ -212,10 +207,10 @@ def _late_ranks(results: Sequence[Result]) -> Iterator[str]:
 STRAGGLERS = StepTable(
     lambda result: f"{result.case.title}, {format_size(result.case.nbytes)}",
     (_NAMES, _STEP, _BAND, *_PARTS, replace(_CHECK, name="")),
-    "step: median of the series' means\n"
+    "step: median of the series means\n"
     f"{_PARTS_LEGEND}\n"
-    "last: share of the steps in which the rank was last; late: behind the median of the others, with 99 % interval\n"
-    "late, costs: shares of a step; costs: what the others wait for it",
+    "last: share of the steps in which the rank is last; late: behind the median of the others, with 99 % interval\n"
+    "costs: time that the others wait for the rank; late and costs are shares of a step",
     stragglers.verdicts,
     _late_ranks,
     live=True,
@@ -228,7 +223,7 @@ def _steps(row: StepResult) -> str:
 
 
 def _ranking_table(results: Sequence[Result]) -> Iterator[str]:
-    """Yield a line for each strategy over all seeds, the first to the target first."""
+    """Yield a line for each strategy over all seeds, ordered by time to the target."""
     if found := strategies.ranking(results):
         yield from ("", *lines(strategies.ranking_columns(found), strategies.ranked_rows(found)))
 
@@ -245,8 +240,8 @@ STRATEGIES = StepTable(
         Column("loss", lambda row: row.result.points[-1].loss, "{:.4g}".format, form=">9"),
         _CHECK,
     ),
-    "time: of the slowest rank; samples/s: of all ranks; steps: fewest and most of a rank; loss: on samples held out\n"
-    "age: of a gradient: updates since its weights were read, mean; check: equal weights, and all gradients in them",
+    "time: slowest rank; samples/s: all ranks; steps: fewest and most per rank; loss: on held-out samples\n"
+    "age: mean updates between reading weights and changing them; check: weights are equal and hold all gradients",
     lambda results: strategies.verdict(strategies.ranking(results)),
     _ranking_table,
     live=True,
@@ -254,7 +249,7 @@ STRATEGIES = StepTable(
 
 
 def part(results: Sequence[Result]) -> PagePart:
-    """Return what is said of the steps and the training of a run."""
+    """Return the verdicts and tables of a run's steps and training."""
     tables: list[TextTable] = []
     words: list[str] = []
     for curve, said in scaling_verdicts(results):
@@ -267,7 +262,7 @@ def part(results: Sequence[Result]) -> PagePart:
         tables.append(TextTable.of("Overlap", OVERLAP.columns, rows))
     words += overlap.verdicts(results)
 
-    # A table has the ranks that cost most by its own row; the verdict is by all rows.
+    # A table ranks by its own row; the verdict considers all rows.
     for result, steps in stragglers.straggler_rows(results)[:MOST]:
         ranks, most = stragglers.costliest(steps), MOST_LATE
         more = f"; {len(ranks) - most} ranks cost less" if len(ranks) > most else ""
@@ -283,7 +278,7 @@ def part(results: Sequence[Result]) -> PagePart:
 
 
 def cells(result: StepRow | Trained) -> Cells:
-    """Return the time of a row, and where it goes or how far the training came."""
+    """Return the time of a row, with its shares or the loss that training reached."""
     if isinstance(result, Trained):
         return Cells((format_seconds(result.seconds),), f"ok, training to loss {result.least:.4g}")
     named, whole = result.parts._asdict(), sum(result.parts)
@@ -302,8 +297,8 @@ SECTION = Section(
     part=part,
     cells=cells,
     note=(
-        "Speed-up, efficiency and gain are taken round by round of steps that took turns, with the 95 % interval of "
-        "the median; of predictions the band. Late: behind the median of the others, with an interval of 99 % for all "
-        "ranks together. Styles: the mean over seeds with its 95 % interval."
+        "Speed-up, efficiency and gain are medians over rounds of interleaved steps, with 95 % intervals; predictions "
+        "show their band. Late: behind the median of the other ranks, with a joint 99 % interval for all ranks. "
+        "Strategies: the mean over seeds with its 95 % interval."
     ),
 )

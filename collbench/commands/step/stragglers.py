@@ -1,11 +1,11 @@
-"""Stragglers: the rank that is late, always or now and then, by how much, and its cost to the others.
+"""Stragglers: late ranks, how often and how late they are, and their cost.
 
-Durations cannot tell a long step's cause from its victims: a rank that waits for a late one is as long in the
-collective as the late rank is in its products.  Moments of arrival on one clock can.
+Durations cannot tell a late rank from its victims: both take equally long, one in products and the others in the
+collective.  Arrival times on one clock can.
 
-A disturbed rank is late in hundreds of steps, one after another, so single steps are not independent; long stretches
-are.  A rank is called late only if it is notably late in most stretches, or if it costs the others notably more than
-any other rank does in most series.
+A disturbed rank is late in hundreds of consecutive steps, so single steps are not independent, but long stretches are.
+A rank counts as late only if it is notably late in most stretches, or if in most series it costs the others notably
+more than any other rank does.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,12 +25,12 @@ from collbench.results.facts import PACED
 from collbench.stats import Estimate
 from collbench.units import format_seconds
 
-NOTABLE = 0.05  # of a step: a rank that costs less is not worth a search
-ERROR = 0.01  # probability of naming a rank where none is late, all ranks together
-STRETCH = 0.05  # seconds that a stretch lasts at least: ten times what a scheduler gives a process at once
-STRETCHES = 24  # the goal: fewer than 9 cannot decide about two ranks, fewer than 14 not about 64
-_REMEMBERED = 2.0  # autocorrelation times that a stretch lasts
-_MOST = 2 / 3  # of the stretches, and of the series, in which a rank must be notably late
+NOTABLE = 0.05  # of a step: a smaller cost is not worth a search
+ERROR = 0.01  # probability of naming any rank when none is late
+STRETCH = 0.05  # minimum seconds of a stretch: ten time slices of the scheduler
+STRETCHES = 24  # the goal: deciding needs at least 9 for two ranks, and 14 for 64
+_REMEMBERED = 2.0  # autocorrelation times in a stretch
+_MOST = 2 / 3  # share of stretches and of series in which a late rank must be notably late
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Places = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
@@ -38,21 +38,21 @@ Places = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
 
 @dataclass(frozen=True)
 class StepArrays:
-    """All steps of one row, series after series: arrays by rank and step, in seconds."""
+    """All steps of one row with series concatenated: arrays by rank and step, in seconds."""
 
     slices: tuple[slice, ...]  # the steps of every series
     seconds: Floats  # by step: from the last rank's end of the step before to the last rank's end
     computing: Floats  # from a rank's end of one step to its having computed the next
-    last: Places  # the rank that was the last to have computed, by step
-    late: Floats  # how long after the median of the others a rank had computed; negative before it
-    waited: Floats  # how long a rank had computed before the last one had
+    last: Places  # the rank that finished computing last, by step
+    late: Floats  # from the median end of computing of the other ranks to that of this rank; negative if earlier
+    waited: Floats  # from a rank's end of computing to that of the last rank
     ranks: int
     count: int  # of steps, all series together
     median: float  # seconds of a step
 
     @classmethod
     def of(cls, series: Sequence[Series]) -> "StepArrays":
-        """Make the arrays of at least one series."""
+        """Build the arrays from at least one series."""
         computed = np.concatenate([np.array(part.computed) for part in series], axis=1)
         done = np.concatenate([np.array(part.done) for part in series], axis=1)
         begun = np.concatenate([np.column_stack([part.begun, np.array(part.done)[:, :-1]]) for part in series], axis=1)
@@ -60,7 +60,7 @@ class StepArrays:
         last_done = done.max(axis=0)
         before = np.concatenate([[0.0], last_done[:-1]])
         starts = [0, *ends[:-1]]
-        # Between two series there is a pause: the first step of each counts from its own begin.
+        # Series are separated by pauses, so the first step of each starts at its own beginning.
         before[starts] = begun[:, starts].min(axis=0)
         return cls(
             slices=tuple(slice(start, end) for start, end in zip(starts, ends, strict=True)),
@@ -75,19 +75,19 @@ class StepArrays:
         )
 
     def last_share(self, rank: int) -> float:
-        """Return the share of the steps in which a rank was the last."""
+        """Return the share of steps in which a rank was last."""
         return float((self.last == rank).mean())
 
     def cost(self, rank: int) -> float:
-        """Return what the others wait for a rank where it is the last, the mean over them, as a share of all time."""
+        """Return the mean time that another rank waits for *rank* where it is last, as a share of all time."""
         waited = self.waited[:, self.last == rank].sum() / max(1, self.ranks - 1)
         return float(waited / self.seconds.sum())
 
 
 def straggler_rows(results: Iterable[Result]) -> list[tuple[StepTimes, StepArrays]]:
-    """Return the rows that tell who is late; none where steps were compared with each other (scaling, overlap).
+    """Return the rows of a straggler test, with arrays; none for runs of scaling or overlap.
 
-    All rows must have the same number of ranks, two at least, and do one part of a step after the other.
+    All rows must have the same number of ranks, at least two, and sequential steps.
     """
     rows = [(result, result.case.work) for result in results if isinstance(result.case.work, Step)]
     if {step.schedule for _, step in rows} != {SEQUENTIAL} or any(step.mode for _, step in rows):
@@ -104,9 +104,9 @@ def straggler_rows(results: Iterable[Result]) -> list[tuple[StepTimes, StepArray
 
 
 def scaled_arrays(row: StepTimes) -> StepArrays:
-    """Return the arrays of a row that took turns with other numbers of ranks, whose series are short: by rounds.
+    """Return the arrays of a scaling row by rounds, as its series are short.
 
-    Ranks leave the meeting before a series one after the other, so they are taken to begin it together.
+    Ranks leave the barrier before a series one by one, so they are assumed to begin it together.
     """
     together = []
     for series in row.series:
@@ -120,15 +120,15 @@ def scaled_arrays(row: StepTimes) -> StepArrays:
 
 
 def after_others(moments: Floats) -> Floats:
-    """Return by how much every row of each column exceeds the median of the column's other rows; 0 if there are none.
+    """Return by how much each value exceeds the median of its column's other rows; 0 for a single row.
 
-    Against the median of all rows, of two ranks one would be half as late as it is.
+    The median of all rows would halve the lateness of one of two ranks.
     """
     ranks = len(moments)
     if ranks == 1:
         return np.zeros_like(moments)
 
-    # The median of the others is read off the sorted column: positions behind the own one move up by one.
+    # The median of the others comes from the sorted column, with later positions shifted by one.
     order = moments.argsort(axis=0, kind="stable")
     ordered = np.take_along_axis(moments, order, axis=0)
     ranking = order.argsort(axis=0, kind="stable")
@@ -147,15 +147,15 @@ def split(steps: slice, length: int) -> Iterator[slice]:
 
 
 def stretches(steps: StepArrays) -> list[slice]:
-    """Return parts of series that are nearly independent: as long as disturbances last, and as lateness is remembered.
+    """Return nearly independent parts of series: at least STRETCH long, and as long as lateness is correlated.
 
-    Where that leaves too few they are shorter than lateness is remembered, but last as long as disturbances do.
+    If that gives fewer than STRETCHES, parts may be shorter than the correlation, but never than STRETCH.
     """
     shortest = max(1, round(STRETCH / max(steps.median, 1e-9)))
     longest_series = max(steps.slices, key=lambda series: series.stop - series.start)
     remembered = max(memory(steps.late[rank, longest_series]) for rank in range(steps.ranks))
     desired = max(shortest, round(_REMEMBERED * remembered))
-    # Too few stretches decide nothing, so there are STRETCHES if disturbances leave room for as many.
+    # Too few stretches decide nothing, so aim at STRETCHES.
     length = max(shortest, min(desired, steps.count // STRETCHES))
     parts: list[slice] = []
     for series in steps.slices:
@@ -164,7 +164,7 @@ def stretches(steps: StepArrays) -> list[slice]:
 
 
 class Finding(Enum):
-    """A sentence about a rank, or all ranks."""
+    """The verdict on a rank."""
 
     LATE = "late"
     OFTEN = "late now and then"
@@ -174,25 +174,25 @@ class Finding(Enum):
 
 @dataclass(frozen=True)
 class RankStatistics:
-    """How late one rank is by stretches and series, and what it costs."""
+    """Lateness and cost of one rank, by stretches and series."""
 
     rank: int
     ranks: int  # in all
-    stretches: tuple[float, ...]  # its median lateness in each, over the median step
+    stretches: tuple[float, ...]  # by stretch: median lateness over the median step
     series: tuple[float, ...]  # the same by series
-    costs: tuple[float, ...]  # by series: what the others wait for it beyond the costliest other rank, as a time share
-    last: float  # share of the steps in which it was the last
+    costs: tuple[float, ...]  # by series: share of time lost to it, minus that of the next worst rank
+    last: float  # share of the steps in which it was last
     cost: float  # share of the time that the others wait for it
     computing: float  # median seconds of a step
 
     @cached_property
     def late(self) -> Estimate:
-        """Return the median lateness over the median step; there is no interval where there are too few stretches."""
+        """Return the median lateness over the median step; too few stretches give no interval."""
         return Estimate.of_median(self.stretches, 1 - ERROR / self.ranks)
 
     @property
     def finding(self) -> Finding:
-        """Return whether the rank is late as a rule, now and then, or not, or whether that is unclear."""
+        """Return whether the rank is late in most stretches, now and then, or not, or whether that is unclear."""
         stretches, series, costs = (
             bool((np.array(values) > NOTABLE).mean() >= _MOST) for values in (self.stretches, self.series, self.costs)
         )
@@ -204,7 +204,7 @@ class RankStatistics:
 
     @property
     def is_straggler(self) -> bool:
-        """Return whether it is late, as a rule or now and then."""
+        """Return whether the rank is late, in most stretches or now and then."""
         return self.finding in (Finding.LATE, Finding.OFTEN)
 
     @property
@@ -219,7 +219,7 @@ class RankStatistics:
 def straggler_test(rows: Sequence[StepArrays]) -> list[RankStatistics]:
     """Judge every rank by the rows of all implementations of a run, which computed the same work in turn.
 
-    A rank that only one implementation lets go later than the others is not late in most stretches.
+    A rank that is late with only one implementation is not late in most stretches.
     """
     ranks = rows[0].ranks
     parts = [stretches(steps) for steps in rows]
@@ -247,10 +247,10 @@ def _excess_cost(steps: StepArrays, rank: int, series: slice) -> float:
 
 
 def verdicts(results: Iterable[Result]) -> list[str]:
-    """Return the verdict on the ranks of a run, by all rows that tell who is late; nothing without such rows.
+    """Return the verdict on the ranks of a run, from all rows of a straggler test; nothing without such rows.
 
-    Where devices wait for the host, the rank that the host serves last is late: that is the host's order, not a
-    straggler.  Implementations have steps of different lengths, so lateness is a share of a step.
+    Rows in which devices waited for the host are ignored: the rank that the host serves last is not a straggler.
+    Step lengths differ between implementations, so lateness is a share of a step.
     """
     measured = straggler_rows(results)
     rows = [steps for result, steps in measured if not result.note.paced]
@@ -263,7 +263,7 @@ def verdicts(results: Iterable[Result]) -> list[str]:
     if not unclear:
         latest = max(statistics, key=lambda rank: rank.last).rank
         shares = np.concatenate([steps.late[latest, steps.last == latest] / steps.median for steps in rows])
-        return [f"no straggler; rank {latest} is latest most often, by {np.median(shares):.1%} of a step"]
+        return [f"no straggler; rank {latest} is last most often, by {np.median(shares):.1%} of a step"]
     worst = max(unclear, key=lambda rank: rank.late.value)
     more = f" (as may {len(unclear) - 1} more)" if len(unclear) > 1 else ""
     return [
@@ -273,9 +273,9 @@ def verdicts(results: Iterable[Result]) -> list[str]:
 
 
 def late_in_scaling(rows: Sequence[StepRow]) -> list[str]:
-    """Return for each of these rows of a scaling who is surely late there, and what that costs; or nothing.
+    """Return for each scaling row a line on its late ranks and their cost, or "".
 
-    A rank is named by all rows on the most ranks together, if there are as many stretches as elsewhere.
+    All rows on the most ranks together must call a rank late, in at least STRETCHES stretches.
     """
     most = max((row.case.ranks for row in rows), default=1)
     arrays: dict[int, StepArrays] = {}
@@ -296,10 +296,10 @@ def _of_step(late: Estimate) -> str:
 
 
 def costliest(steps: StepArrays) -> list[RankStatistics]:
-    """Return the ranks of a row, those that cost the others most first, judged by this row alone."""
+    """Return the ranks of a row judged by this row alone, the costliest first."""
     return sorted(straggler_test([steps]), key=lambda rank: rank.cost, reverse=True)
 
 
 def signed(seconds: float) -> str:
-    """Return a time that may be negative as text."""
+    """Return a possibly negative time as text."""
     return f"{'-' if seconds < 0 else ''}{format_seconds(abs(seconds))}"

@@ -1,8 +1,7 @@
-"""Strategies of synchronisation, ranked by time and steps to a loss, with intervals over seeds.
+"""Synchronisation strategies, ranked by time and steps to a loss.
 
-A seed is one draw of first weights and order of samples, the same for all strategies, so they are compared seed by
-seed: the logarithms of ratios are taken to vary as a normal distribution does, and an interval is Student's.  With one
-seed there is no interval, and no verdict.
+A seed fixes the initial weights and the order of samples for all strategies, so they are compared seed by seed.  The
+logarithms of ratios are assumed normal, and intervals are Student's.  One seed gives no interval and no verdict.
 """
 
 import math
@@ -20,11 +19,11 @@ from collbench.results import Result
 from collbench.stats import Estimate, student
 from collbench.units import format_list, format_seconds
 
-ERROR = 0.05  # probability that an interval does not cover
-_LEARNT = 0.5  # of its first loss: a run that never gets so low has learnt nothing to be compared by
-_LARGEST_POWER = 700.0  # of e, that is a finite number
-_MARGIN = 1.1  # the target over the least loss of the worst run, so that one lucky point does not decide
-_KNOWN = 20.0  # times a mean, from which on the ends of an interval say nothing
+ERROR = 0.05  # probability that an interval misses the true value
+_LEARNT = 0.5  # of the first loss: a run that never gets this low has not learnt
+_LARGEST_POWER = 700.0  # largest exponent of e with a finite result
+_MARGIN = 1.1  # the target over the lowest loss of the worst run, so that one lucky point does not decide
+_KNOWN = 20.0  # multiple of the mean above which an interval is uninformative
 
 
 class Effort(Enum):
@@ -34,12 +33,12 @@ class Effort(Enum):
     STEPS = "steps"
 
     def of(self, run: Trained, point: LossPoint) -> float:
-        """Return the seconds or steps of a run up to a point; steps as if all ranks had made as many."""
+        """Return the seconds of a run up to a point, or the mean steps per rank."""
         return point.seconds if self is Effort.SECONDS else point.batches / run.case.ranks
 
 
 def geometric_mean(values: Iterable[float], error: float = ERROR) -> Estimate:
-    """Return the geometric mean of values above 0 and, of several, the interval missed with probability *error*."""
+    """Return the geometric mean of positive values, with its interval of confidence 1 - *error* for several values."""
     logs = [math.log(value) for value in values]
     mean = fmean(logs)
     if len(logs) < 2:
@@ -54,7 +53,7 @@ def _exp(power: float) -> float:
 
 @dataclass(frozen=True)
 class StrategyRuns:
-    """The right runs of a strategy by seed, and where each reached the target."""
+    """The correct runs of a strategy by seed, and where each reached the target."""
 
     name: str
     runs: Mapping[int, Trained]
@@ -62,7 +61,7 @@ class StrategyRuns:
 
     @cached_property
     def goals(self) -> dict[int, LossPoint]:
-        """Return the point that reached the target, by seed; without runs that never got so low."""
+        """Return the point that reached the target, by seed, for the runs that did."""
         goals = {}
         for seed, run in self.runs.items():
             point = run.reached(self.target)
@@ -85,7 +84,7 @@ class StrategyRuns:
         return geometric_mean(run.rate for run in self.runs.values())
 
     def ratio(self, other: "StrategyRuns", effort: Effort, error: float = ERROR) -> Estimate | None:
-        """Return how many times as much it needs as another, over the seeds that both have; None without any."""
+        """Return its effort over that of *other*, on the seeds that both have; None without a common seed."""
         ratios = []
         for seed, goal in self.goals.items():
             if seed in other.goals:
@@ -95,7 +94,7 @@ class StrategyRuns:
 
 @dataclass(frozen=True)
 class StrategyRanking:
-    """All strategies of a run and the loss that they are compared by."""
+    """All strategies of a run, and the target loss of their comparison."""
 
     target: float
     entries: tuple[StrategyRuns, ...]
@@ -106,22 +105,19 @@ class StrategyRanking:
         return [entry for entry in self.entries if not entry.arrived]
 
     def ranked(self, effort: Effort) -> list[StrategyRuns]:
-        """Return the strategies that reach the target with every seed, the first one first."""
+        """Return the strategies that reach the target with every seed, the fastest first."""
         arrived = [entry for entry in self.entries if entry.arrived]
         return sorted(arrived, key=lambda entry: entry.mean(effort).value)
 
     def after(self, first: StrategyRuns, effort: Effort) -> dict[str, Estimate]:
-        """Return how many times as much all others need as one; together these intervals cover with 95 %.
-
-        The error is divided by their number (Bonferroni), as one of many could win by chance.
-        """
+        """Return the effort of every other strategy over that of *first*, with joint 95 % intervals (Bonferroni)."""
         others = [other for other in self.ranked(effort) if other is not first]
         ratios = {other.name: other.ratio(first, effort, ERROR / len(others)) for other in others}
         return {name: ratio for name, ratio in ratios.items() if ratio}
 
 
 def ranking(results: Sequence[Result]) -> StrategyRanking | None:
-    """Rank strategies by the set target, or by the lowest loss that all that learn reach; None if none learns."""
+    """Rank strategies by the given target, or by the lowest loss that all learners reach; None if none learns."""
     runs: dict[str, dict[int, Trained]] = {}
     chosen = 0.0
     for result in results:
@@ -130,7 +126,7 @@ def ranking(results: Sequence[Result]) -> StrategyRanking | None:
             runs.setdefault(result.implementation, {})[job.seed] = result
             chosen = chosen or job.target
     if not chosen:
-        # The lowest loss that all strategies reach which learn with every seed.
+        # Only strategies that learn with every seed count for the target.
         least: list[float] = []
         for by_seed in runs.values():
             if all(run.least <= _LEARNT * run.points[0].loss for run in by_seed.values()):
@@ -138,13 +134,13 @@ def ranking(results: Sequence[Result]) -> StrategyRanking | None:
         if not least:
             return None
         chosen = round_up(_MARGIN * max(least))
-    # Files of other releases may have other strategies: they stand last.
+    # Run files of other releases may have other strategies: they come last.
     names = list(dict.fromkeys([*(name for name in strategies() if name in runs), *runs]))
     return StrategyRanking(chosen, tuple(StrategyRuns(name, runs[name], chosen) for name in names))
 
 
 def _usable(run: Trained) -> bool:
-    """Return whether it can be compared: a run file may have a loss of 0, or say that nothing was learnt from."""
+    """Return whether a run can be compared: a run file may contain a loss of 0, or no batches."""
     return bool(run.case.work) and run.rate > 0 and run.least > 0 and run.points[0].batches < run.points[-1].batches
 
 
@@ -158,7 +154,7 @@ def round_up(value: float) -> float:
 
 
 def ranked_rows(outcome: StrategyRanking) -> list[StrategyRuns]:
-    """Return the strategies, the first to the target first."""
+    """Return the strategies ordered by time to the target; strategies that miss it come last."""
     return [*outcome.ranked(Effort.SECONDS), *outcome.short]
 
 
@@ -184,7 +180,7 @@ def ranking_columns(outcome: StrategyRanking) -> tuple[Column[StrategyRuns], ...
 
 
 def verdict(outcome: StrategyRanking | None) -> list[str]:
-    """Return lines: which strategy is first in seconds and in steps, and which never get there; none if none learns."""
+    """Return lines: the first strategy in seconds and in steps, and the strategies that miss the target."""
     if not outcome:
         return []
     lines = []
@@ -200,11 +196,11 @@ def _first(outcome: StrategyRanking, effort: Effort) -> str:
     first = outcome.ranked(effort)[0]
     after = outcome.after(first, effort)
     later = [name for name, ratio in after.items() if ratio.surely_above(1)]
-    # A difference within the noise is no verdict: a strategy is "possibly as fast" if its interval includes 1.
+    # A strategy may be as fast if its interval includes 1.
     unsure = [name for name in after if name not in later]
     if unsure:
         words = (
-            f"inconclusive which is first to loss {outcome.target:g}: {first.name} has the lowest mean, "
+            f"inconclusive: to loss {outcome.target:g}, {first.name} has the lowest mean, "
             f"{format_list(unsure)} may be as fast ({unsure[0]}: {_times(after[unsure[0]])})"
         )
         surely = [f"{name}, {_times(after[name])} the {effort.value}" for name in later]
@@ -214,10 +210,10 @@ def _first(outcome: StrategyRanking, effort: Effort) -> str:
 
 
 def _text(mean: Estimate, form: Callable[[float], str], unit: str = "", alone: str = "") -> str:
-    """Return a mean with its interval where that says something, or with what to say of a single seed."""
+    """Return a mean with its interval if that is informative, or with *alone* for a single seed."""
     if not mean.known:
         return f"{form(mean.value)}{unit}{alone}"
-    return f"{form(mean.value)}{unit} (hardly known)" if mean.high > _KNOWN * mean.value else mean.text(form, unit)
+    return f"{form(mean.value)}{unit} (very uncertain)" if mean.high > _KNOWN * mean.value else mean.text(form, unit)
 
 
 def _times(ratio: Estimate) -> str:

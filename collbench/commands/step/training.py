@@ -1,4 +1,4 @@
-"""Carries training jobs out: every strategy once for a seed, after a few steps that are held against plain SGD."""
+"""Runs training jobs: every strategy once per seed, after a check against plain SGD."""
 
 import gc
 import time
@@ -34,12 +34,12 @@ from collbench.platforms.processes import RunQueue
 from collbench.results import Note, Result, Skipped
 from collbench.results.disturbed import Scheduling
 
-FIRST = 4  # steps that are made and held against plain SGD before any that count
-TURN = 15  # steps of a turn: a slow rank makes some in it, and a machine's load hardly changes
+FIRST = 4  # untimed first steps, checked against plain SGD
+TURN = 15  # steps of a turn: enough for a slow rank to progress, and short against changes of load
 
 
 def needs(sweep: Sweep, platform: str) -> Needs:
-    """Return what a sweep's strategies want of memory, each for itself and for the implementations that it uses."""
+    """Return the memory needs of a sweep's strategies and of the implementations that they use."""
     chosen = [strategies()[name] for name in sweep.implementations]
     fifos = dict(
         algorithms.needs(sorted({name for strategy in chosen for name in strategy.uses}), sweep.ranks, platform).fifos
@@ -58,10 +58,10 @@ def measure(
     heartbeat: Heartbeat,
     launches: Mapping[str, int] | None = None,
 ) -> Iterator[Result]:
-    """*Collective*: yield a result of each strategy, in an order that turns with the seed, as drift should favour none.
+    """*Collective*: yield a result of each strategy, in an order that rotates with the seed.
 
-    They take turns, A B B A, some steps at a time, so that whatever else the machine does meets them all alike.
-    CaseFailed if ranks wait in vain; the platform must then be opened anew.
+    Strategies take turns of some steps in the order A B B A, so that load and drift affect all equally.  CaseFailed if
+    ranks time out; the platform must then be reopened.
     """
     start, steps = job_of(case).seed % len(names), job_of(case).steps
     runs: list[tuple[Strategy, Training]] = []
@@ -71,7 +71,6 @@ def measure(
             runs.append((strategies()[name], tried))
         else:
             yield tried
-    # A B B A: in two turns either is first once.
     order = list(runs)
     for until in (*range(TURN, steps, TURN), steps):
         for strategy, training in order:
@@ -86,9 +85,9 @@ def measure(
 def _try(
     case: Case, strategy: Strategy, platform: Platform, sampling: Sampling, alive: Callable[[], None]
 ) -> Training | Trained | Skipped:
-    """Return a run that is ready to train, after a few steps that were right; a result where nothing is left to do."""
+    """Return a run ready to train, after a few correct steps; a result if the check failed or nothing more is asked."""
     alive()
-    # Ranks that average after every step, and wait for each other, make one step together, whatever the strategy.
+    # With every=1 and staleness=0 all strategies make the steps of synchronous SGD.
     together = replace(job_of(case), steps=min(FIRST, job_of(case).steps), every=1, staleness=0)
     try:
         training = _prepare(replace(case, work=together), strategy, platform, sampling, alive)
@@ -104,15 +103,15 @@ def _try(
 def _prepare(
     case: Case, strategy: Strategy, platform: Platform, sampling: Sampling, alive: Callable[[], None]
 ) -> Training:
-    platform.checker.fill(case, SEEDS[0])  # so that the content of the guards is known
+    platform.checker.fill(case, SEEDS[0])  # sets the guards to known content
     with platform.team.agreeing():
         return strategy.prepare(case, platform, sampling.timeout, alive)
 
 
 def _go(training: Training, until: int) -> None:
-    """*Collective*: train from a meeting on; the second one lets no rank compute before all have begun.
+    """*Collective*: train after two barriers; the second keeps ranks from computing before all have begun.
 
-    The moments of snapshots become seconds of training: the time between two turns does not count.
+    The moments of snapshots become seconds of training, without the time between turns.
     """
     platform, first = training.platform, len(training.snapshots)
     gc.collect()  # now rather than in the turn
@@ -127,7 +126,7 @@ def _go(training: Training, until: int) -> None:
         for operation in training.operations:
             if operation.refuse:
                 operation.refuse()
-    # Ranks with copies may be on several machines, and have a clock each; those that share one copy have one clock.
+    # Ranks with copies may be on several machines with separate clocks; ranks that share weights share a clock.
     turns = [(begun, ended)] if training.copied else platform.team.exchange((begun, ended))
     start = min(begun for begun, _ in turns)
     for number, snapshot in enumerate(training.snapshots[first:], first):
@@ -136,9 +135,9 @@ def _go(training: Training, until: int) -> None:
 
 
 def _finish(strategy: Strategy, training: Training, expected: NDArray[np.float64] | None = None) -> Trained:
-    """*Collective*: check what became of a run, and return its result.
+    """*Collective*: check a finished run, and return its result.
 
-    The weights must be the expected ones; where those are not known, the first ones less all gradients.
+    The weights must equal *expected*; by default the initial weights minus all gradients.
     """
     platform, job = training.platform, training.job
     snapshots = [] if training.copied and training.rank else training.snapshots  # rank 0 speaks for all copies

@@ -1,4 +1,4 @@
-"""The ranks' work besides the collective: a training step of matrix products, or a small training job."""
+"""The computing work of ranks: a step of matrix products, or a training job."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -15,21 +15,20 @@ ITEM = 4  # bytes of a weight: float32
 SEQUENTIAL, COMPUTE, COMMUNICATE = "sequential", "compute", "communicate"
 WEAK, STRONG = "weak", "strong"
 MODES = {
-    WEAK: "every rank computes as much, however many there are",
-    STRONG: "all ranks together compute as much, however many there are",
+    WEAK: "constant work per rank",
+    STRONG: "constant total work",
 }
-"""The work that stays the same on more ranks: each rank's (weak) or the total (strong)."""
+"""The modes of scaling: what stays constant on more ranks."""
 
 SlowRanks = tuple[tuple[int, Factor], ...]
-"""Ranks that compute so many times as much, on purpose."""
+"""Deliberately slow ranks, each with its factor of computing."""
 
 
 @dataclass(frozen=True)
 class Step(Work):
-    """Every rank's work in a step besides the collective of its case.
+    """Every rank's computing in a step; the collective of the case reduces its results.
 
-    Its matrix products make what the collective reduces.  Products are counted, not seconds: the same step is the same
-    work on any machine and on any number of ranks.
+    A step counts products, not seconds, so it is the same work on any machine and any number of ranks.
     """
 
     FIELD: ClassVar = "step"
@@ -37,10 +36,10 @@ class Step(Work):
 
     products: Count  # of square matrices of float32, on every rank
     size: Count  # rows of such a matrix
-    schedule: str = SEQUENTIAL  # how computing and communication overlap: a name of collbench.schedules
-    bucket: Count = 0  # bytes of the array that are handed over at once; 0: all of it
+    schedule: str = SEQUENTIAL  # a name of SCHEDULES in schedules.py
+    bucket: Count = 0  # bytes of the array per collective; 0: all of it
     slow: SlowRanks = ()
-    seconds: Duration = 0.0  # of computing, where nothing is executed and products are not counted
+    seconds: Duration = 0.0  # of computing in a predicted step, which has no products
     mode: Annotated[str, Meta(pattern="^(weak|strong)?$")] = field(default="", compare=False)  # of a scaling
 
     def products_of(self, rank: int) -> int:
@@ -54,9 +53,9 @@ class Step(Work):
             yield products * (part + 1) // parts - products * part // parts
 
     def on(self, ranks: int, mode: str) -> "Step":
-        """Return the step of each of `ranks` ranks, if this is the step of one rank alone."""
+        """Return the step per rank on `ranks` ranks, from this step of one rank alone."""
         share = ranks if mode == STRONG else 1
-        # Products are whole: what rounding adds or takes away is in `share_of` of an efficiency.
+        # Products are whole numbers; `share_of` corrects efficiencies for the rounding.
         return replace(
             self,
             products=max(1, round(self.products / share)) if self.products else 0,
@@ -67,12 +66,12 @@ class Step(Work):
         )
 
     def communicators(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the implementations that it is measured with: any one of them where it only computes."""
+        """Return the implementations to measure it with: only the first if it does not communicate."""
         return names[:1] if self.schedule == COMPUTE else names
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The work, how it is executed, and what is out of the ordinary."""
+        """The work, schedule, buckets and slow ranks."""
         work = f"{self.products} product{'s' if self.products != 1 else ''} of {self.size} x {self.size}"
         if self.seconds:
             work = f"{format_seconds(self.seconds)} of computing"
@@ -86,28 +85,27 @@ def _slow_words(slow: SlowRanks) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class SgdJob(Work):
-    """A small training job by stochastic gradient descent: `steps` steps of each rank, if all make as many.
+    """A small training job by stochastic gradient descent, with a mean of `steps` steps per rank.
 
     A network of two layers learns another network, the teacher, from random inputs; every rank has its own samples.
-    Work is counted, not timed, so it is the same on any machine.  The case holds all of it, with the options of single
-    strategies (`every`, `staleness`).
+    Work is counted, not timed, so it is the same on any machine.  `every` and `staleness` concern single strategies.
     """
 
     FIELD: ClassVar = "job"
     MODULE: ClassVar = "collbench.commands.step.training"
 
-    seed: Count = 1  # of the first weights and the order of the samples; the samples are the same for all
-    steps: Count = 120  # of each rank, if all make as many
-    rate: Factor = 0.4  # of learning: a step of all ranks together subtracts that times their mean gradient
+    seed: Count = 1  # of the initial weights and the order of samples; the samples are the same for all seeds
+    steps: Count = 120  # mean per rank
+    rate: Factor = 0.4  # learning rate: a joint step of all ranks subtracts it times their mean gradient
     inputs: Count = 16
     hidden: Count = 128  # units between the two layers
     outputs: Count = 8
-    samples: Count = 384  # to learn from, of every rank
+    samples: Count = 384  # training samples per rank
     batch: Count = 192  # samples of a step of one rank
-    every: Count = 8  # steps between two averages, where weights are averaged and not gradients
-    staleness: Count = 256  # steps that a rank may be ahead of the slowest, where ranks do not wait otherwise
+    every: Count = 8  # local SGD: steps between two averages of the weights
+    staleness: Count = 256  # asynchronous: steps that a rank may be ahead of the slowest
     slow: SlowRanks = ()
-    target: Duration = field(default=0.0, compare=False)  # loss to race to, no part of the work; 0: the lowest of all
+    target: Duration = field(default=0.0, compare=False)  # loss to reach, not part of the work; 0: chosen by `ranking`
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -125,30 +123,30 @@ class SgdJob(Work):
         return self.weights * ITEM
 
     def slowness(self, rank: int) -> float:
-        """Return how many times a rank does what the others do once."""
+        """Return the factor of a rank's computing."""
         return dict(self.slow).get(rank, 1.0)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The network and its batches, and what is out of the ordinary; not the seed."""
+        """The steps, network, batches and slow ranks, without the seed."""
         network = f"{self.steps} steps of a network {self.inputs}-{self.hidden}-{self.outputs}"
         return network, f"batches of {self.batch}", *_slow_words(self.slow)
 
 
 def step_of(case: Case) -> Step:
-    """Return the step of a case, which has one."""
+    """Return the step of a case; its work must be a Step."""
     assert isinstance(case.work, Step)
     return case.work
 
 
 def job_of(case: Case) -> SgdJob:
-    """Return the training job of a case, which has one."""
+    """Return the training job of a case; its work must be an SgdJob."""
     assert isinstance(case.work, SgdJob)
     return case.work
 
 
 def buckets(case: Case) -> list[tuple[int, Case]]:
-    """Return a step's buckets in order, as (byte offset, collective); only an array of one block can be cut."""
+    """Return a step's buckets in order, as (byte offset, collective); sharded collectives have one bucket."""
     alone, bucket = replace(case, work=None), step_of(case).bucket
     if not bucket or case.collective.sharded:
         return [(0, alone)]

@@ -32,9 +32,9 @@ from collbench.units import counted, format_rounded
 def command(**options: Any) -> int:
     """Plan a training run: layouts that fit, time of a step, bottleneck, and cost.
 
-    Every way to deal the model out (data, tensor, pipeline, context, expert and sequence parallelism, ZeRO, FSDP,
-    recomputation, offloading) is tried against the memory of a GPU, and timed by the model's curves of collectives on a
-    described system, which `collbench predict --fit` fits to a run.  Nothing runs.
+    Try every layout (data, tensor, pipeline, context, expert and sequence parallelism, ZeRO, FSDP, recomputation,
+    offloading) against GPU memory.  Time the layouts that fit by the model's collectives on a described system, which
+    `collbench predict --fit` can fit to a run.  Nothing runs.
     """
     out = options.pop("out")
     plan = train(**options)
@@ -45,7 +45,7 @@ def command(**options: Any) -> int:
         return 0
     asked, taken = plan.request.model.lower(), plan.plan.setting.job.model.name
     if asked in taken and asked != taken:
-        click.echo(f"collbench: --model {asked} is taken for {taken}", err=True)
+        click.echo(f"collbench: --model {asked} means {taken}", err=True)
     system = plan.plan.setting.curves.system
     place = replace(system, nodes=math.ceil(plan.plan.setting.job.gpus / system.gpus))
     print_basis(place.title, [*_assumed(plan), *software(session)])
@@ -56,7 +56,7 @@ def command(**options: Any) -> int:
 
 
 def _assumed(planned: TrainingPlan) -> list[str]:
-    """Return what the plan is made for, as far as the user did not say it."""
+    """Return the assumptions of the plan that the user did not give."""
     job = planned.plan.setting.job
     words = {
         "model": job.model.name,
@@ -66,7 +66,7 @@ def _assumed(planned: TrainingPlan) -> list[str]:
         "optimiser": job.optimiser,
     }
     if planned.priced:
-        usual = "as published" if job.model.trained else "20 for each parameter at work"
+        usual = "as published" if job.model.trained else "20 per active parameter"
         words["tokens"] = f"{planned.priced[0].total:.3g} tokens ({usual})"
     return [words[name] for name in words if name not in given()]
 
@@ -93,7 +93,7 @@ def _lines(planned: TrainingPlan) -> Iterator[str]:
 
 
 def answer(planned: TrainingPlan) -> str:
-    """Return one line: the best layout, how sure its place is, and where asked for the system and the cost."""
+    """Return one line: the best layout, its near ties, and if requested the fastest system and the cost."""
     parts = [analysis.best_in_words(planned.ranked)]
     if planned.systems:
         parts.append(analysis.fastest_in_words([place.best for place in planned.systems if place.best]))
@@ -105,23 +105,23 @@ def answer(planned: TrainingPlan) -> str:
 
 
 def _priced(planned: TrainingPlan) -> PlannedStep:
-    """Return the requested number of GPUs, or the one next to it that has a price."""
+    """Return the priced plan with the number of GPUs closest to the requested one."""
     gpus = planned.plan.setting.job.gpus
     return min(planned.priced, key=lambda row: abs(row.gpus - gpus))
 
 
 LEGEND = (
-    "step: the likely time; nine in ten: where nine of ten measured steps should lie\n"
-    "Fastest first; layouts within 1 % of each other: the one that needs less memory first.\n"
-    "MFU: share of the data sheet's FLOP/s, recomputing not counted; sent: communication that nothing hides"
+    "step: the likely time; nine in ten: nine of ten measured steps should lie in this range\n"
+    "Fastest first; of layouts within 1 % of each other, the one with the smallest memory first.\n"
+    "MFU: share of the data sheet's FLOP/s, without recomputation; sent: exposed communication"
 )
 
 
 def heading(plan: Plan) -> Iterator[str]:
-    """Yield what is planned, on what, and by which curves."""
+    """Yield the model, job, GPUs and curves of the plan, and the number of layouts."""
     given = plan.setting
     job, model = given.job, given.job.model
-    active = f", {model.active / 1e9:.4g} billion at work" if model.experts else ""
+    active = f", {model.active / 1e9:.4g} billion active" if model.experts else ""
     yield (
         f"{model.name}: {model.parameters / 1e9:.4g} billion parameters{active}; "
         f"{counted(job.batch, 'sample')} of {counted(job.sequence, 'token')} a step"
@@ -132,7 +132,7 @@ def heading(plan: Plan) -> Iterator[str]:
     )
     yield f"curves: {given.curves.origin}"
     if not is_named(given.curves.system):
-        yield "GPUs not known by name: figures of their architecture are taken; [gpu] of a system's file sets others"
+        yield "unknown GPU name: the figures are those of its architecture; [gpu] in a system's file overrides them"
     yield f"{counted(plan.tried, 'layout')}, {plan.fits:,} fit into memory"
 
 
@@ -144,14 +144,14 @@ def ranking(plans: Sequence[PlannedStep]) -> list[str]:
 
 
 def shares(best: PlannedStep) -> str:
-    """Return what the best layout spends its step on, the largest share first."""
+    """Return the parts of the best layout's step, the largest share first."""
     parts = sorted(best.parts.items(), key=lambda part: -part[1])
     listed = [f"{words(name)} {seconds / best.typical:.0%}" for name, seconds in parts]
     return f"{best.implementation}: {', '.join(words for words in listed if not words.endswith(' 0%'))}"
 
 
 def memory(best: PlannedStep) -> Iterator[str]:
-    """Yield what the memory of a GPU is needed for."""
+    """Yield the table of a GPU's memory by part."""
     sizes = {words(name): size for name, size in best.memory.items() if size >= 2**20}
     sizes[f"all, of {best.capacity / GIB:.3g} GiB"] = best.needed
     yield f"memory of a GPU, {best.implementation}"
@@ -161,13 +161,13 @@ def memory(best: PlannedStep) -> Iterator[str]:
 
 def gains(most_first: Sequence[Gain]) -> Iterator[str]:
     """Yield the table of sensitivities."""
-    yield "a step with more of         10 % more       twice"
+    yield "speed-up of a step from     10 % more       twice"
     for gain in most_first:
         yield f"  {gain.resource:<24} {gain.tenth:>9.3f}x {gain.twice:>9.3f}x as fast"
 
 
 def scaling(sizes: Sequence[OnSystem], rows: Sequence[PlannedStep]) -> Iterator[str]:
-    """Yield the table by number of GPUs, and below it those on which nothing fits."""
+    """Yield the table by number of GPUs, and below it the numbers on which nothing fits."""
     curve = analysis.scaled(rows)
     table = analysis.columns("GPUs,layout,step,nine in ten,tokens/s")
     if curve:

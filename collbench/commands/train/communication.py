@@ -1,7 +1,7 @@
-"""Formulas of communication, seconds of collectives in groups of GPUs, and of a step, with computing, in time.
+"""Formulas of communication, and of the seconds of a step.
 
-Every formula is a function whose parameters name other formulas and inputs (`search.evaluate` evaluates them, in the
-order of this file).  Arguments are numbers, or arrays with a number for every layout; `network` is a curves.Network.
+Every formula is a function; its parameters name other formulas or inputs.  `search.evaluate` evaluates them in the
+order of this file.  Arguments are numbers, or arrays with a number per layout; `network` is a curves.Network.
 
 Sources: tensor parallelism and stages by Narayanan et al. 2021 (arXiv:2104.04473), section 3, sequence parallelism by
 Korthikanti et al. 2022 (arXiv:2205.05198), section 4.2.2; sharded weights and gradients by Rajbhandari et al. 2020
@@ -13,11 +13,11 @@ from typing import Any
 
 from numpy import maximum, minimum, where
 
-V = Any  # a number, or an array of one for every layout
+V = Any  # a number, or an array with a number per layout
 
 
 def stage_forward(own_layers: V, layer_forward: V) -> V:
-    """Return the seconds of computing a micro-batch in a stage, forward."""
+    """Return the seconds of a micro-batch's forward computing in a stage."""
     return own_layers * layer_forward
 
 
@@ -25,15 +25,12 @@ def stage_backward(
     own_layers: V, layer_backward: V, layer_again: V, dense_parameters: V, gradient_bytes: V, bandwidth: V,
     efficiency: V,
 ) -> V:  # fmt: skip
-    """Return the seconds of computing a micro-batch in a stage, backward, with what is computed once more.
-
-    Gradients of weights are read, added to and written.
-    """
+    """Return the seconds of a micro-batch's backward computing in a stage, with recomputation and gradient traffic."""
     return own_layers * (layer_backward + layer_again) + 2 * gradient_bytes * dense_parameters / bandwidth / efficiency
 
 
 def tensor_once(network: V, tokens: V, hidden: V, tensor: V, sequential: V, element: V) -> V:
-    """Return the seconds of one all-reduce of tensor parallelism: of the activations of a micro-batch.
+    """Return the seconds of one tensor-parallel all-reduce of a micro-batch's activations.
 
     With sequence parallelism it is a reduce-scatter and an all-gather.
     """
@@ -43,9 +40,9 @@ def tensor_once(network: V, tokens: V, hidden: V, tensor: V, sequential: V, elem
 
 
 def tensor_exposed(own_layers: V, tensor_once: V, full: V, hidden_tensor: V, slowing: V, moe_share: V) -> V:
-    """Return the seconds of a micro-batch's tensor parallelism that no computing hides, and by which it slows that.
+    """Return the exposed seconds of a micro-batch's tensor parallelism, and the slowdown of computing.
 
-    2 all-reduces forward, 2 backward, 2 more where everything is recomputed; half of it in front of experts.
+    2 all-reduces forward, 2 backward, 2 more with full recomputation; half as many in layers with experts.
     """
     return own_layers * (2 - moe_share) * (2 + where(full, 1, 0)) * tensor_once * (1 - hidden_tensor * (1 - slowing))
 
@@ -54,10 +51,10 @@ def context_exposed(
     network: V, own_layers: V, tokens: V, keys: V, context: V, tensor: V, attention_seconds: V, efficiency: V,
     slowing: V, element: V,
 ) -> V:  # fmt: skip
-    """Return the seconds of a micro-batch's context parallelism that attention does not hide, or by which it is slowed.
+    """Return the exposed seconds of a micro-batch's context parallelism, and the slowdown of attention.
 
-    Keys and values of all its GPUs go around in a layer, once forward, twice backward, as a ring while attention is
-    computed (Liu et al. 2023, arXiv:2310.01889).
+    In every layer, keys and values of all GPUs pass around a ring during attention, once forward and twice backward
+    (Liu et al. 2023, arXiv:2310.01889).
     """
     nbytes = 2 * element * tokens * context * keys / tensor
     around, computed = network.time("allgather", nbytes, context, tensor), attention_seconds / efficiency
@@ -68,11 +65,11 @@ def expert_exposed(
     network: V, own_layers: V, moe_share: V, tokens: V, hidden: V, top_k: V, spread: V, expert: V, data_stride: V,
     full: V, element: V, tensor: V,
 ) -> V:  # fmt: skip
-    """Return the seconds of a micro-batch's all-to-all of experts, which no computing hides.
+    """Return the seconds of a micro-batch's all-to-all between experts, which is fully exposed.
 
-    Every token to its top-k experts; as nccl-tests counts, with the GPU's part for itself.  Dispatch and combine,
-    forward and backward (Lepikhin et al. 2020, arXiv:2006.16668).  Where tensor parallelism cuts experts, its GPUs
-    gather arriving tokens and scatter leaving ones (Liu et al. 2025, arXiv:2504.14960, section 3.3).
+    Every token goes to its top-k experts, in dispatch and combine, forward and backward (Lepikhin et al. 2020,
+    arXiv:2006.16668).  Bytes include the GPU's part for itself, as in nccl-tests.  If tensor parallelism splits
+    experts, its GPUs gather arriving tokens and scatter leaving ones (Liu et al. 2025, arXiv:2504.14960, section 3.3).
     """
     nbytes = element * tokens * hidden * top_k
     once = network.time("alltoall", nbytes / spread, expert, data_stride) + network.time("allgather", nbytes, tensor, 1)
@@ -80,15 +77,12 @@ def expert_exposed(
 
 
 def stage_once(network: V, tokens: V, hidden: V, tensor: V, pipeline: V, stage_stride: V, element: V) -> V:
-    """Return the seconds in which a GPU sends its part of a micro-batch's activations to the next stage.
-
-    Of the two neighbouring stages that are furthest apart.
-    """
+    """Return the seconds for a GPU to send its part of a micro-batch's activations to the furthest next stage."""
     return network.time("sendrecv", element * tokens * hidden / tensor, pipeline, stage_stride)
 
 
 def stage_exposed(stage_once: V, chunks: V, hidden_pipeline: V) -> V:
-    """Return the seconds of what a micro-batch sends between stages, forward and backward, that no computing hides."""
+    """Return the exposed seconds of a micro-batch's messages between stages, forward and backward."""
     return 2 * chunks * stage_once * (1 - hidden_pipeline)
 
 
@@ -98,7 +92,7 @@ def layer_gathered(dense_parameters: V, own_layers: V, element: V) -> V:
 
 
 def experts_gathered(expert_parameters: V, own_layers: V, element: V) -> V:
-    """Return the bytes of a layer's experts of a GPU."""
+    """Return the bytes of a layer's experts on a GPU."""
     return element * expert_parameters / own_layers
 
 
@@ -106,7 +100,7 @@ def gather_once(
     network: V, layer_gathered: V, experts_gathered: V, shards: V, expert_shards: V, expert: V, data_stride: V,
     shard: V, gather_rate: V,
 ) -> V:  # fmt: skip
-    """Return the seconds of gathering a layer's weights; 0 where they are not sharded."""
+    """Return the seconds of gathering a layer's weights; 0 if they are not sharded."""
     layer = network.time("allgather", layer_gathered, shards, data_stride)
     experts = network.time("allgather", experts_gathered, expert_shards, data_stride * expert)
     return where(shard >= 3, maximum(layer + experts, (layer_gathered + experts_gathered) / gather_rate), 0)
@@ -116,7 +110,7 @@ def scatter_once(
     network: V, layer_gathered: V, experts_gathered: V, gradient_bytes: V, shards: V, expert_shards: V, expert: V,
     data_stride: V, shard: V, gather_rate: V, element: V,
 ) -> V:  # fmt: skip
-    """Return the seconds of a layer's reduce-scatter of gradients; 0 where they are not sharded."""
+    """Return the seconds of a layer's reduce-scatter of gradients; 0 if they are not sharded."""
     layer = network.time("reducescatter", layer_gathered * gradient_bytes / element, shards, data_stride)
     expert_bytes = experts_gathered * gradient_bytes / element
     experts = network.time("reducescatter", expert_bytes, expert_shards, data_stride * expert)
@@ -127,9 +121,9 @@ def scatter_once(
 def shard_exposed(
     own_layers: V, gather_once: V, scatter_once: V, layer_forward: V, layer_backward: V, layer_again: V, slowing: V
 ) -> V:
-    """Return the seconds of a micro-batch's gathering and scattering that no computing hides, or by which it is slowed.
+    """Return the exposed seconds of a micro-batch's gathering and scattering, and the slowdown of computing.
 
-    A layer is fetched while the layer before it is computed; nothing hides the first layer's.
+    A layer is gathered during the computing of the previous layer; the first layer's gathering is fully exposed.
     """
     longest, both = layer_backward + layer_again, gather_once + scatter_once
     exposed = maximum(0, gather_once - layer_forward) + maximum(0, both - longest)
@@ -138,16 +132,16 @@ def shard_exposed(
 
 
 def gradient_array(dense_parameters: V, end_parameters: V, gradient_bytes: V, shard: V, shards: V, replicas: V) -> V:
-    """Return the bytes of gradients that replicas add up after the last micro-batch.
+    """Return the bytes of gradients that replicas reduce after the last micro-batch.
 
-    They were not added up layer by layer, or only within nodes.
+    Excluded are gradients already reduced layer by layer across all replicas.
     """
     within_nodes = where(shards < replicas, dense_parameters / shards, 0)
     return gradient_bytes * (where(shard >= 2, within_nodes, dense_parameters) + end_parameters)
 
 
 def weight_array(dense_parameters: V, end_parameters: V, shard: V, element: V) -> V:
-    """Return the bytes of weights that replicas gather after an optimiser whose states are sharded."""
+    """Return the bytes of weights that replicas gather after a sharded optimiser."""
     return where(shard >= 1, element * (where(shard >= 3, 0, dense_parameters) + end_parameters), 0)
 
 
@@ -155,7 +149,7 @@ def gradient_seconds(
     network: V, gradient_array: V, weight_array: V, replicas: V, shard: V, data_stride: V, shards: V,
     replica_stride: V, bucket: V, own_layers: V, tensors: V,
 ) -> V:  # fmt: skip
-    """Return the seconds of adding up gradients and of gathering weights, in buckets that follow each other."""
+    """Return the seconds of reducing gradients and gathering weights, in consecutive buckets."""
     buckets = maximum(1, maximum(gradient_array / bucket, where(shard >= 1, own_layers * tensors, 0)))
     gradients, weights = gradient_array / buckets, weight_array / buckets
     between_nodes = network.time("allreduce", gradients, replicas / shards, replica_stride)
@@ -169,9 +163,9 @@ def expert_gradient_seconds(
     network: V, expert_parameters: V, gradient_bytes: V, replicas: V, expert: V, data_stride: V, shard: V,
     expert_shards: V,
 ) -> V:  # fmt: skip
-    """Return the seconds of adding up the gradients of experts, which have fewer replicas.
+    """Return the seconds of reducing the gradients of experts, which have fewer replicas.
 
-    Where they are sharded within a node only, what is left to add up.
+    With sharding within nodes, only the reduction between nodes remains.
     """
     nbytes, stride = gradient_bytes * expert_parameters, data_stride * expert
     nodes = maximum(1, replicas / (expert * expert_shards))
@@ -180,16 +174,16 @@ def expert_gradient_seconds(
 
 
 def gradient_window(stage_backward: V, stage_forward: V, own_layers: V, overlapped: V, shard: V) -> V:
-    """Return the seconds of computing that may hide the collectives of gradients.
+    """Return the seconds of computing that can hide the collectives of gradients.
 
-    A layer's gradients go out while the next layer's are computed, in the last micro-batch; a forward pass hides
-    the gathering of weights.
+    In the last micro-batch, a layer's gradients are sent during the computing of the next layer's.  A forward pass
+    hides the gathering of weights.
     """
     return where(overlapped, (stage_backward + where(shard == 1, stage_forward, 0)) * (1 - 1 / own_layers), 0)
 
 
 def gradient_exposed(gradient_seconds: V, expert_gradient_seconds: V, gradient_window: V, own_layers: V) -> V:
-    """Return the seconds of gradients' collectives beyond the window of computing, and of the last layer's."""
+    """Return the exposed seconds of gradient collectives: the time beyond the window, but at least the last layer's."""
     return maximum(
         (gradient_seconds + expert_gradient_seconds) / own_layers,
         gradient_seconds + expert_gradient_seconds - gradient_window,
@@ -197,7 +191,7 @@ def gradient_exposed(gradient_seconds: V, expert_gradient_seconds: V, gradient_w
 
 
 def contention(gradient_seconds: V, expert_gradient_seconds: V, gradient_window: V, slowing: V) -> V:
-    """Return the seconds by which computing takes longer while gradients are sent (as Calculon models it)."""
+    """Return the slowdown of computing in seconds while gradients are sent (as in Calculon)."""
     return slowing * minimum(gradient_seconds + expert_gradient_seconds, gradient_window)
 
 
@@ -205,18 +199,18 @@ def micro_seconds(
     stage_forward: V, stage_backward: V, tensor_exposed: V, context_exposed: V, expert_exposed: V, shard_exposed: V,
     stage_exposed: V,
 ) -> V:  # fmt: skip
-    """Return the seconds of a micro-batch in a stage: computing, and communication that no computing hides."""
+    """Return the seconds of a micro-batch in a stage: computing and exposed communication."""
     exposed = tensor_exposed + context_exposed + expert_exposed + shard_exposed + stage_exposed
     return stage_forward + stage_backward + exposed
 
 
 def left_out(micro_seconds: V, own_layers: V, layers: V, pipeline: V) -> V:
-    """Return the seconds of the layers by which all stages together have fewer than if each were the fullest."""
+    """Return the seconds of the layers missing from shorter stages, compared with all stages as long as the fullest."""
     return micro_seconds * (pipeline - layers / own_layers)
 
 
 def head_excess(head_seconds: V, left_out: V, micro_seconds: V) -> V:
-    """Return the seconds by which the last stage takes longer than the fullest; it may have fewer layers, or none."""
+    """Return the seconds by which the last stage with its head exceeds the fullest; it may have fewer layers."""
     return maximum(0, head_seconds - minimum(left_out, micro_seconds))
 
 
@@ -226,7 +220,7 @@ def bubble(
 ) -> V:  # fmt: skip
     """Return the seconds of waiting while the pipeline fills and drains: a micro-batch in all stages but the fullest.
 
-    Zero-bubble schedules compute gradients of weights then (Qi et al. 2023, arXiv:2401.10241, table 1: ZB-H1).
+    Zero-bubble schedules fill them with gradients of weights (Qi et al. 2023, arXiv:2401.10241, table 1: ZB-H1).
     Source: Narayanan et al. 2021, arXiv:2104.04473, section 2.2.
     """
     without_weights = micro_seconds - (stage_backward - own_layers * layer_again)
@@ -235,7 +229,7 @@ def bubble(
 
 
 def filling(pipeline: V, stage_once: V, hidden_pipeline: V) -> V:
-    """Return the seconds of sending the first micro-batch through all stages and back, which nothing hides."""
+    """Return the exposed seconds of sending the first micro-batch through all stages and back."""
     return 2 * (pipeline - 1) * stage_once * hidden_pipeline
 
 
@@ -281,10 +275,10 @@ def optimiser(
     shard: V, share: V, whole: V, state_traffic: V, gradient_bytes: V, bandwidth: V, offload: V, pcie_rate: V,
     host_rate: V, element: V,
 ) -> V:  # fmt: skip
-    """Return the seconds of changing the weights in a step.
+    """Return the seconds of the optimiser in a step.
 
-    On a GPU all that the optimiser reads and writes, once, and gradients three times more: for their norm, clipped, and
-    set to zero.  On a CPU gradients go down, weights come up, and all states go through the CPU's memory.
+    On a GPU it counts all reads and writes of the optimiser, and three more passes over gradients: norm, clipping and
+    zeroing.  Offloaded, gradients go to the CPU, weights come back, and all states pass through CPU memory.
     """
     on_cpu = (gradient_bytes + element) / pcie_rate + (state_traffic + gradient_bytes) / host_rate
     changed = where(shard >= 1, share, whole)
@@ -301,4 +295,4 @@ def step(
 
 
 PARTS = tuple(signature(step).parameters)
-"""The parts that `step` adds up."""
+"""The terms of `step`."""

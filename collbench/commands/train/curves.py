@@ -1,7 +1,7 @@
-"""How long a collective takes among a group of GPUs, by the model of a described or fitted system.
+"""Predicted times of collectives in groups of a layout's GPUs.
 
-A group is a part of a layout's GPUs that are equally far apart.  Several of its members live in a node, and the other
-GPUs of that node are in other groups of its kind, which communicate at the same time over the same network cards.
+The GPUs of a group are equally far apart, and a node may hold several of them.  Its other GPUs are in groups of the
+same kind, which communicate at the same time over the same network cards.
 """
 
 from collections.abc import Mapping
@@ -22,32 +22,32 @@ from collbench.topology.system import System
 
 Array = NDArray[np.float64]
 SIZES: Array = np.logspace(8, 44, 37, base=2.0)
-"""Bytes at which a curve is evaluated; between them it is straight in logarithms."""
+"""Bytes at which a curve is evaluated, with log-log interpolation between them."""
 TYPICAL, LOW, HIGH = "seconds", "low", "high"
 
 
 class GpuGroup(NamedTuple):
-    """GPUs that take part in a collective: how many, how many of them in a node, and how far apart the nodes are."""
+    """The GPUs of a collective: their number, number per node, and distance between nodes."""
 
     ranks: int
-    inside: int = 1  # of them in a node
-    apart: int = 1  # nodes from one with members to the next
+    inside: int = 1  # members per node
+    apart: int = 1  # distance in nodes from one node with members to the next
 
     @property
     def nodes(self) -> int:
-        """Number of nodes that have members."""
+        """Number of nodes with members."""
         return self.ranks // self.inside
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Seconds of one collective in one group, and the edges of their band, at each of `sizes`."""
+    """Seconds of one collective in one group with their band, at each of `sizes`."""
 
     sizes: Array  # bytes of the whole array, as nccl-tests counts it
     points: Mapping[str, Array] = field(repr=False)  # by TYPICAL, LOW and HIGH
 
     def time(self, nbytes: Array, edge: str = TYPICAL) -> Array:
-        """Between the points straight in logarithms; below the first as there, above the last by its bandwidth."""
+        """Return seconds by log-log interpolation; constant below all points, constant bandwidth above."""
         sizes, seconds = self.sizes, self.points[edge]
         bounded = np.clip(nbytes, sizes[0], sizes[-1])
         inside = np.exp(np.interp(np.log(bounded), np.log(sizes), np.log(seconds)))
@@ -63,7 +63,7 @@ def group_of(ranks: int, stride: int, gpus: int) -> GpuGroup:
 
 @lru_cache(maxsize=4096)
 def part_of(system: System, group: GpuGroup) -> System:
-    """Return the part of a system that a group has for itself while all other groups of its kind communicate."""
+    """Return a group's share of a system while all other groups of its kind communicate."""
     inside, nodes = group.inside, group.nodes
     node = system.of(1)
     if inside < system.gpus:
@@ -80,9 +80,9 @@ def part_of(system: System, group: GpuGroup) -> System:
 
 
 def placed(system: System, gpus: int) -> System:
-    """Return the system with as many GPUs of every node as a job of that size uses.
+    """Return the part of the system that a job of `gpus` GPUs uses.
 
-    All of a node, or the most that divide the job evenly; UsageError for more nodes than can be connected.
+    It uses whole nodes, or the most GPUs per node that divide the job evenly.  UsageError if the system is too small.
     """
     if gpus <= system.gpus:
         return system.of(1) if gpus == system.gpus else system.of(1).part(gpus)
@@ -90,19 +90,16 @@ def placed(system: System, gpus: int) -> System:
     if gpus_per_node == 1 and system.gpus > 1:
         whole = gpus // system.gpus * system.gpus
         raise UsageError(
-            f"--gpus {gpus} cannot be dealt out to nodes of {system.gpus} GPUs; give {whole} or {whole + system.gpus}"
+            f"--gpus {gpus} cannot be divided among nodes of {system.gpus} GPUs; give {whole} or {whole + system.gpus}"
         )
     if gpus_per_node < system.gpus:
-        # The GPUs that a job uses of a node have all its network cards.
+        # The job's GPUs in a node share all its network cards.
         system = replace(system.of(1).part(gpus_per_node), nics=system.nics, tiers=system.tiers)
     return system.of(gpus // gpus_per_node)
 
 
 class ModelCurves:
-    """Curves of a described system, as `collbench predict` has them, for a job on some of its GPUs.
-
-    `system` is the part of the whole that such a job uses; without a number of GPUs it is all of it.
-    """
+    """Curves of `collbench predict` for a job on a described system; `system` is the part that the job uses."""
 
     def __init__(self, whole: System, gpus: int = 0) -> None:
         self._whole = whole
@@ -110,11 +107,11 @@ class ModelCurves:
         self.origin = f"model of {whole.name}"
 
     def on(self, gpus: int) -> "ModelCurves":
-        """Return those of a job on another number of GPUs; UsageError where there are not as many."""
+        """Return the curves for a job on `gpus` GPUs; UsageError if the system is too small."""
         return ModelCurves(self._whole, gpus)
 
     def curve(self, collective: str, group: GpuGroup) -> Curve:
-        """Return the curve of a collective by its name for a group; Unsupported if there is none."""
+        """Return a group's curve of the named collective; Unsupported if the model has none."""
         return _modelled(part_of(self.system, group), collective)
 
 
@@ -130,11 +127,11 @@ def _modelled(part: System, collective: str) -> Curve:
 
 @dataclass
 class Network:
-    """The curves as formulas use them: seconds of a collective in groups that differ from layout to layout."""
+    """The curves in the form that formulas use: seconds of a collective for arrays of layouts."""
 
     curves: ModelCurves
-    edge: str = TYPICAL  # of their band, at which the curves are read
-    inside: float = 1.0  # times the bandwidth in groups inside a node: latency stays, all beyond it is shorter
+    edge: str = TYPICAL  # the edge of the band to read
+    inside: float = 1.0  # factor of bandwidth in groups inside a node; latency is unchanged
     across: float = 1.0  # the same in groups across nodes
 
     def time(self, collective: str, nbytes: Any, ranks: Any, stride: Any) -> Array:
@@ -144,7 +141,7 @@ class Network:
         )
         seconds = np.zeros(sizes.shape)
         sent = (counts > 1) & (sizes > 0)
-        # Layouts share few groups: each group's curve is asked once, for all layouts with it.
+        # Layouts share few groups, so each group's curve is evaluated once.
         keys = counts * (1 << 32) + strides
         for key in np.unique(keys[sent]):
             there = sent & (keys == key)

@@ -1,7 +1,6 @@
-"""Layouts: how a training run is dealt out to GPUs, their names, and all those that a job can have.
+"""Layouts of training runs on GPUs, their names, and all candidates for a job.
 
-The name, such as tp8 pp16 dp8 v2 mb1 zero1 full, is shown in tables and accepted by --layout; settings that it leaves
-out are chosen.
+Tables show a layout's name, such as tp8 pp16 dp8 v2 mb1 zero1 full.  --layout accepts it, and omitted choices are free.
 """
 
 import re
@@ -20,44 +19,41 @@ from collbench.topology.system import System
 from collbench.units import counted
 
 SHARDINGS = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "hsdp": 3}
-"""Level of ZeRO: 1 shards the optimiser's states among replicas, 2 gradients too, 3 weights too.
-
-In `hsdp` only the GPUs of a node share.
-"""
+"""ZeRO levels: 1 shards the optimiser's states, 2 also gradients, 3 also weights; `hsdp` shards within a node."""
 SHARDING_ALIASES = {"fsdp": "zero3", "distributed-optimizer": "zero1", "hybrid": "hsdp"}
 RECOMPUTE = ("none", "selective", "full")
 SCHEDULES = ("1f1b", "interleaved", "zb")
-"""How a pipeline is run: one forward, one backward; the same with several chunks a stage; or zero-bubble (ZB-H1)."""
+"""Pipeline schedules: one forward, one backward; the same with several chunks per stage; or zero-bubble (ZB-H1)."""
 PLACEMENTS = ("dp-inside", "pp-inside")
-"""Order of GPUs after tensor and context parallelism: replicas next to each other, or stages."""
+"""Order of GPUs after tensor and context parallelism: adjacent replicas, or adjacent stages."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """All choices of how a training run is divided over GPUs."""
+    """All choices in dividing a training run among GPUs."""
 
     tensor: int = 1
     pipeline: int = 1
     data: int = 1
     context: int = 1
-    expert: int = 1  # a part of data times context
-    chunks: int = 1  # of a stage's layers, dealt out in turn: interleaved if there are several
+    expert: int = 1  # a divisor of data times context
+    chunks: int = 1  # of a stage's layers; interleaved if there are several
     micro: int = 1  # samples of a micro-batch
     sharding: str = "ddp"
     recompute: str = "none"
     schedule: str = "1f1b"
     sequential: bool = False  # sequence parallelism in addition to tensor parallelism
-    offload: bool = False  # whether the optimiser's states live in the memory of the CPU
+    offload: bool = False  # whether the optimiser's states are in CPU memory
     placement: str = "dp-inside"
 
     @property
     def gpus(self) -> int:
-        """Number of GPUs that the layout takes."""
+        """Number of GPUs."""
         return self.tensor * self.pipeline * self.data * self.context
 
     @property
     def name(self) -> str:
-        """The layout's name: every choice that is not the default."""
+        """The layout's name: its sizes, and every other choice that is not the default."""
         sizes = [f"{short}{value}" for short, name in _SIZES.items() if (value := getattr(self, name)) > 1]
         words = [*sizes, f"dp{self.data}", f"mb{self.micro}", self.sharding]
         words += [self.recompute] if self.recompute != "none" else []
@@ -85,7 +81,7 @@ Choices = Mapping[str, int | str | bool]
 
 
 def parse_layout(text: str) -> Choices:
-    """Return the choices in a layout's name, by the names of Layout's fields; UsageError for an unknown word."""
+    """Return the choices in a layout's name, by field of Layout; UsageError for an unknown word."""
     fixed: dict[str, int | str | bool] = {}
     for word in re.split(r"[\s,]+", text.strip().lower()):
         name, value = _meaning(word)
@@ -113,7 +109,7 @@ def _meaning(word: str) -> tuple[str, int | str | bool]:
 
 
 def layout_of(name: str) -> Layout:
-    """Return the layout of a name as `Layout.name` writes it; UsageError for an unknown word."""
+    """Return the layout with that `Layout.name`; UsageError for an unknown word."""
     fixed: dict[str, Any] = dict(parse_layout(name))
     return Layout(**fixed)
 
@@ -131,7 +127,7 @@ def in_words(fixed: Choices) -> str:
 
 
 MICROS = (1, 2, 3, 4, 6, 8, 12, 16, 32)
-SHORTEST = 4096  # tokens of a sample that are left to a GPU where context parallelism cuts it
+SHORTEST = 4096  # minimum tokens of a sample per GPU with context parallelism
 MOST_CHUNKS = 32
 Shape = tuple[int, int, int, int, int, int, int]
 FIELDS = ("tensor", "pipeline", "context", "expert", "data", "micro", "chunks")
@@ -143,23 +139,23 @@ CODES: dict[str, Sequence[Any]] = {
     "placement": PLACEMENTS,
     "schedule": SCHEDULES,
 }
-"""Choices that stand in arrays as their place here."""
+"""Choices that arrays hold as indices into these tuples."""
 
 
 def candidates(job: TrainingJob, system: System, fixed: Choices) -> dict[str, Array]:
-    """Return all possible combinations with the fixed choices, as arrays by choice; UsageError if there is none."""
+    """Return all layouts with the fixed choices, as arrays by choice; UsageError if there are none."""
     shapes = list(_shapes(job, system, fixed))
     if not shapes:
         raise UsageError(_why_none(job, system, fixed))
     options = dict(STACKS[job.stack].options)
-    if "chunks" in fixed:  # numbers of chunks imply a schedule, also one that the stack lacks
+    if "chunks" in fixed:  # a number of chunks implies a schedule, even one that the stack lacks
         options.pop("schedule", None)
     codes = []
     for name, words in CODES.items():
         allowed = (fixed[name],) if name in fixed else options.get(name, words)
         codes.append([code for code, value in enumerate(words) if value in allowed])
 
-    # Every shape with every combination of the other choices, as one long array for each choice.
+    # Combine every shape with every combination of the other choices.
     combined = np.array(list(product(*codes)), np.float64)
     columns = np.repeat(np.array(shapes, np.float64), len(combined), axis=0).T
     rows = np.tile(combined, (len(shapes), 1)).T
@@ -167,15 +163,15 @@ def candidates(job: TrainingJob, system: System, fixed: Choices) -> dict[str, Ar
     sensible = _sensible(arrays, system, fixed)
     if not sensible.any():
         raise UsageError(
-            f"--layout {in_words(fixed)} is none of {job.model.name} on {counted(job.gpus, 'GPU')}: sp needs tp, "
-            "zb and v need pp, v micro-batches in whole rounds of the stages, zero1 to zero3 replicas (dp), hsdp "
-            "several in a node and several nodes; leave one of them out"
+            f"--layout {in_words(fixed)} is impossible for {job.model.name} on {counted(job.gpus, 'GPU')}: sp needs "
+            "tp; zb and v need pp; v needs a multiple of pp micro-batches; zero1 to zero3 need replicas (dp); hsdp "
+            "needs several replicas in a node and several nodes; leave one of these out"
         )
     return {name: array[sensible] for name, array in arrays.items()}
 
 
 def layouts(arrays: Mapping[str, Array], places: Iterable[int]) -> list[Layout]:
-    """Return the layouts at these places of the arrays."""
+    """Return the layouts at these indices of the arrays."""
     found = []
     for place in places:
         numbers: dict[str, Any] = {name: int(arrays[name][place]) for name in FIELDS}
@@ -184,7 +180,7 @@ def layouts(arrays: Mapping[str, Array], places: Iterable[int]) -> list[Layout]:
 
 
 def coded(layout: Layout) -> dict[str, float]:
-    """Return a layout as numbers, as the arrays have them."""
+    """Return a layout as numbers, in the form of the arrays."""
     numbers = {name: float(getattr(layout, name)) for name in FIELDS}
     return numbers | {name: float(words.index(getattr(layout, name))) for name, words in CODES.items()}
 
@@ -228,7 +224,7 @@ def _more(job: TrainingJob, fixed: Choices, sizes: tuple[int, int, int, int]) ->
 
 
 def _stages(job: TrainingJob, gpus: int, fixed: Choices) -> list[int]:
-    """Return the possible numbers of stages; uneven ones where no fewer stages are as short as their fullest."""
+    """Return the possible numbers of stages; uneven ones only if fewer stages would have a fuller fullest stage."""
     layers, micro = job.model.layers, int(fixed.get("micro", 1))
     able = []
     for stages in divisors(gpus):
@@ -236,7 +232,7 @@ def _stages(job: TrainingJob, gpus: int, fixed: Choices) -> list[int]:
         if stages <= layers and job.batch * stages % (gpus * micro) == 0 and fixed.get("data", data) == data:
             able.append(stages)
 
-    # By the layers of the fullest stage, the fewest stages.
+    # The fewest stages by the layers of the fullest stage.
     fewest = {-(-layers // stages): stages for stages in reversed(able)}
     return [stages for stages in able if not uneven(layers, stages) or stages in fewest.values()]
 
@@ -248,10 +244,10 @@ def _contexts(job: TrainingJob) -> list[int]:
 
 
 def _chunks(layers: int, pipeline: int, micro_batches: int) -> list[int]:
-    """Return the possible numbers of chunks: whole rounds of micro-batches, and chunks of equally many layers.
+    """Return the possible numbers of chunks, for whole rounds of micro-batches and chunks of equal layers.
 
-    Source: Narayanan et al. 2021, arXiv:2104.04473, section 2.2.2.  Fixed chunks need not be even, as Megatron-Core's
-    --pipeline-model-parallel-layout.
+    Source: Narayanan et al. 2021, arXiv:2104.04473, section 2.2.2.  Fixed chunks may be uneven, as with
+    Megatron-Core's --pipeline-model-parallel-layout.
     """
     most = 1 if pipeline == 1 or micro_batches % pipeline else min(MOST_CHUNKS, layers // pipeline)
     return [one for one in range(1, most + 1) if one == 1 or not uneven(layers, pipeline * one)]
@@ -266,12 +262,12 @@ def uneven(layers: int, stages: Any) -> Any:
 
 
 def _sensible(arrays: dict[str, Array], system: System, fixed: Choices) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return which candidates are not another candidate under a second name; fixed choices always stay."""
+    """Return a mask of the candidates without duplicates and dominated ones; fixed choices always stay."""
     replicas = arrays["data"] * arrays["context"]
     sharding = arrays["sharding"]
     inside = node_replicas(arrays, system)
     hybrid = sharding == CODES["sharding"].index("hsdp")
-    alone = (replicas == 1) & (sharding > sharding.min())  # the least that is allowed stays
+    alone = (replicas == 1) & (sharding > sharding.min())  # the lowest allowed level stays
     same = hybrid & ((inside <= 1) | (inside >= replicas)) & ("sharding" not in fixed)
     lonely = (arrays["tensor"] == 1) & (arrays["sequential"] == 1) & ("sequential" not in fixed)
     zero_bubble = arrays["schedule"] == CODES["schedule"].index("zb")
@@ -280,26 +276,26 @@ def _sensible(arrays: dict[str, Array], system: System, fixed: Choices) -> np.nd
     in_a_node = arrays["tensor"] * arrays["pipeline"] * replicas <= system.gpus
     anywhere = (arrays["pipeline"] == 1) | (replicas == 1) | in_a_node
     placed = (arrays["placement"] == 1) & anywhere & ("placement" not in fixed)
-    # Several samples, each cut: as many replicas more have as many tokens each, and keys and values go less far.
+    # Splitting several samples: more replicas give as many tokens per GPU, with less exchange of keys and values.
     cut = np.gcd(*(arrays[name].astype(np.int64) for name in ("micro", "context"))) > 1
     cut &= fixed.keys().isdisjoint(("micro", "context", "data"))
     return np.asarray(~(alone | same | lonely | unpiped | placed | cut))
 
 
 def node_replicas(arrays: dict[str, Array], system: System) -> Array:
-    """Return the number of replicas of a GPU's weights that are in its node."""
+    """Return the number of replicas of a GPU's weights in its node."""
     replicas = np.asarray(arrays["data"] * arrays["context"], np.int64)
     fit = np.maximum(1, system.gpus // data_stride(arrays)).astype(np.int64)
     return np.asarray(np.gcd(replicas, fit), np.float64)
 
 
 def data_stride(arrays: dict[str, Array]) -> Array:
-    """Return the number of GPUs from a replica to the next."""
+    """Return the distance between neighbouring replicas, in GPUs."""
     return np.asarray(arrays["tensor"] * np.where(arrays["placement"] == 1, arrays["pipeline"], 1), np.float64)
 
 
 def _why_none(job: TrainingJob, system: System, fixed: Choices) -> str:
-    """Return which of the numbers stand in the way, and numbers that do not."""
+    """Return the reason for no layout, with numbers that would work."""
     model, experts = job.model, max(1, job.model.experts)
     even = {
         "tensor": (f"{model.heads} heads", divisors(model.heads)),
@@ -311,14 +307,14 @@ def _why_none(job: TrainingJob, system: System, fixed: Choices) -> str:
         if name in fixed and int(fixed[name]) not in fitting:
             nearest = sorted(fitting, key=lambda one: abs(one - int(fixed[name])))
             near = next((one for one in nearest if _any(job, system, {**fixed, name: one})), nearest[0])
-            return f"{in_words({name: fixed[name]})} cannot deal out the {what} of {model.name} evenly; give {near}"
+            return f"{in_words({name: fixed[name]})} cannot divide the {what} of {model.name} evenly; give {near}"
     has = f" has {in_words(fixed)}" if fixed else ""
     begun = f"no layout of {model.name} on {counted(job.gpus, 'GPU')}{has} with --batch {job.batch}"
     return f"{begun}; {_way_out(job, system, fixed)}"
 
 
 def _way_out(job: TrainingJob, system: System, fixed: Choices) -> str:
-    """Return the nearest batch or number of GPUs with which there is a layout, or the fixed choice to leave out."""
+    """Return advice: the nearest batch or number of GPUs with a layout, or the fixed choice to leave out."""
     every = _shapes(replace(job, batch=job.gpus), system, {**fixed, "micro": 1})
     for least in sorted({shape[4] * int(fixed.get("micro", 1)) for shape in every}):
         batch = least * max(1, round(job.batch / least))

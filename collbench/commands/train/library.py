@@ -1,4 +1,4 @@
-"""The function that plans a training run: `collbench.train`, which the command of this name calls too."""
+"""`collbench.train`: the request and the plan of a training run."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -25,14 +25,14 @@ from collbench.runfile.schema import TopologyPart
 from collbench.runfile.store import NAME, Run
 from collbench.units import duration, parse_numbers
 
-MOST_COUNTS = 64  # of numbers of GPUs
+MOST_COUNTS = 64  # numbers of GPUs in `scale`
 MOST_SHOWN = 100  # layouts
 AROUND = 16
-"""How many times fewer and more GPUs than are planned for are priced, where `scale` does not say which."""
+"""Factor below and above the requested number of GPUs up to which costs are computed, without `scale`."""
 
 FASTEST, SLOWEST = 0.05, 5.0
-"""Credible ratios of the anchor's computing speed to the expected one; outside, the anchor measured something else."""
-_FORM = "write it as 32s or 45%, and after commas gpus=1024, batch=1536, layout=tp8 pp16"
+"""Credible ratios of the anchor's computing speed to the expected one."""
+_FORM = "write 32s or 45%, optionally followed by ,gpus=1024,batch=1536,layout=tp8 pp16"
 
 
 @dataclass(frozen=True)
@@ -44,34 +44,37 @@ class TrainRequest(Shown, Request):
     ] = "llama3-8b"
     on: Annotated[str, Opt("--on", "A preset, or FILE.toml.", metavar="SYSTEM|FILE")] = "dgx-h100"
     _: KW_ONLY
-    gpus: Annotated[int, Opt("-g --gpus", "How many GPUs.", least=1, most=MOST_GPUS)] = 64
-    batch: Annotated[int, Opt("--batch", "Samples of a step, all GPUs together.")] = 512
+    gpus: Annotated[int, Opt("-g --gpus", "Number of GPUs.", least=1, most=MOST_GPUS)] = 64
+    batch: Annotated[int, Opt("--batch", "Samples per step, all GPUs together.")] = 512
     sequence: Annotated[int | None, Opt("--sequence", "Tokens of a sample.", "the model's")] = None
     precision: Annotated[str, Opt("--precision", "Type of matrix products.", metavar="bf16|fp8|tf32")] = "bf16"
     optimiser: Annotated[str, Opt("--optimiser", "adam, adam8bit, adam-bf16 or sgd.", metavar="NAME")] = "adam"
-    gradients: Annotated[str, Opt("--gradients", "Type of gradients, summed and sent.", metavar="fp32|bf16")] = "fp32"
+    gradients: Annotated[str, Opt("--gradients", "Type of gradients in sums and messages.", metavar="fp32|bf16")] = (
+        "fp32"
+    )
     stack: Annotated[
-        str | None, Opt("--stack", f"Software: {', '.join(STACKS)}.", "of the GPUs' published runs", metavar="NAME")
+        str | None,
+        Opt("--stack", f"Software: {', '.join(STACKS)}.", "that of the GPUs' published runs", metavar="NAME"),
     ] = None
     layout: Annotated[
-        str | None, Opt("--layout", 'Choices that are fixed, such as "tp8 pp16 mb1 full zero1".', metavar="WORDS")
+        str | None, Opt("--layout", 'Fixed choices, such as "tp8 pp16 mb1 full zero1".', metavar="WORDS")
     ] = None
     top: Annotated[int, Opt("--top", "Layouts to show.", least=1, most=MOST_SHOWN)] = 10
     anchor: Annotated[
         str | None, Opt("--anchor", "A measured step: 32s, 45%, 32s,gpus=1024,layout=tp8 pp16.", metavar="STEP|MFU%")
     ] = None
-    scale: Annotated[str | None, Opt("--scale", "Also on these numbers of GPUs: 8..8192 doubles.", metavar="N..N")] = (
-        None
-    )
+    scale: Annotated[
+        str | None, Opt("--scale", "Also plan on these numbers of GPUs: 8..8192 doubles.", metavar="N..N")
+    ] = None
     compare_interconnects: Annotated[
-        Names | None, Opt("--compare-interconnects", "Also on these systems, as they are.", metavar="SYSTEM,...")
+        Names | None, Opt("--compare-interconnects", "Also plan on these systems.", metavar="SYSTEM,...")
     ] = None
     price: Annotated[
         float | str | None,
         Opt("--price", "Price of a GPU-hour, by default in USD: 2.5, 2.5EUR.", metavar="PRICE", click={"type": str}),
     ] = None
     tokens: Annotated[
-        str | None, Opt("--tokens", "Tokens of the run: 300B.", "as published, or 20 a parameter", metavar="N")
+        str | None, Opt("--tokens", "Tokens of the run: 300B.", "as published, or 20 per active parameter", metavar="N")
     ] = None
     out: Annotated[
         Path | str | None, Opt("", "New folder in which the plan is stored; without it nothing is stored.")
@@ -80,18 +83,18 @@ class TrainRequest(Shown, Request):
 
 @dataclass(frozen=True)
 class TrainingPlan(Shown):
-    """A planned training run: the layouts that fit, and where they were asked for other sizes, systems and costs."""
+    """A planned training run: the layouts that fit, and if requested other sizes, systems and costs."""
 
     SHOWN = ("title", "request.price", "best", "ranked", "sizes", "systems")
     TABLE = "ranked"
     request: TrainRequest
-    plan: Plan  # every layout that fits, and what it was made from
+    plan: Plan  # every layout that fits, and the setting
     ranked: tuple[PlannedStep, ...]  # the best of them
     anchor: PlannedStep | None  # the layout of the measured step
     sizes: tuple[OnSystem, ...]  # on other numbers of GPUs
-    systems: tuple[OnSystem, ...]  # with as many GPUs; this one is the first
-    scaled: tuple[PlannedStep, ...]  # the sizes that fit, as rows of their purpose; likewise the next
-    priced: tuple[PlannedStep, ...]
+    systems: tuple[OnSystem, ...]  # on the same number of GPUs; the requested system is first
+    scaled: tuple[PlannedStep, ...]  # the sizes that fit, as rows of scaling
+    priced: tuple[PlannedStep, ...]  # the sizes that fit, as rows of cost
 
     @property
     def best(self) -> PlannedStep:
@@ -109,7 +112,7 @@ class TrainingPlan(Shown):
         yield from _with_purpose(self.systems, "interconnect")
 
     def session(self, folder: Path | None) -> Session:
-        """Return the session that stores the rows in that new folder, if there is one."""
+        """Return the session that stores the rows in a new folder, if given."""
         rows = list(self.rows())
         case = rows[0].case
         kinds = (case.collective,), (case.nbytes,), (case.dtype,), (case.redop,), case.ranks, ("nccl",)
@@ -117,7 +120,7 @@ class TrainingPlan(Shown):
         return Session(Predicted(self._topology(), rows), sweep, launched(), folder, modelled=True)
 
     def run(self, out: Path | str | None = None) -> Run:
-        """Return the plan as a run, and store it in that new folder if there is one; UsageError if that cannot be."""
+        """Return the plan as a run; store it in the new folder *out* if given, UsageError if that fails."""
         with self.session(Path(out) if out else None) as session:
             list(session.run())
         return session.as_run()
@@ -131,14 +134,14 @@ class TrainingPlan(Shown):
 
 @takes(TrainRequest)
 def train(request: TrainRequest) -> TrainingPlan:
-    """Plan a training run, as `collbench train` does: layouts that fit, how long a step takes, and what it costs.
+    """Plan a training run, as `collbench train` does: layouts that fit, time of a step, and cost.
 
     Returns:
         `best` and `ranked` layouts, each with `implementation`, `typical` seconds of a step, `low`, `high`, `parts` and
-        `memory`; `sizes`, `systems` and costs where they were asked for; `run()` has all of it as rows.
+        `memory`; `sizes`, `systems` and costs if requested.  `run()` returns all of it as rows.
 
     Raises:
-        UsageError: Something does not exist, or no layout fits; the message says what would.
+        UsageError: A name does not exist, or no layout fits; the message says what would.
 
     >>> import collbench
     >>> plan = collbench.train("gpt3-175b", "dgx-a100", gpus=1024, batch=1536, layout="tp8 pp16")
@@ -179,7 +182,7 @@ def train(request: TrainRequest) -> TrainingPlan:
 
 
 def _with_purpose(places: Sequence[OnSystem], purpose: str, **money: Any) -> Iterator[PlannedStep]:
-    """Yield the layouts that were found as rows of that purpose."""
+    """Yield the best layout of every place that has one, as a row of that purpose."""
     for place in places:
         if place.best:
             yield replace(place.best, purpose=purpose, system=place.system, **money)
@@ -208,14 +211,14 @@ def _curves(on: str, gpus: int) -> ModelCurves:
     first, *others = map(str.strip, on.split(","))
     if others:
         instead = f"--on {first} --compare-interconnects {','.join(others)}"
-        raise UsageError(f"--on {on} names several systems, and one is planned for; to compare them: {instead}")
+        raise UsageError(f"--on {on} names several systems; to compare them, give {instead}")
     if Path(on).suffix == ".jsonl" or (Path(on) / NAME).exists():
         raise UsageError(f"--on {on} is a run; fit a system to it: collbench predict SYSTEM --fit {on} -o FILE.toml")
     return ModelCurves(find_system(on), gpus)
 
 
 def _counts(scale: str | None, gpus: int, *, priced: bool) -> Sequence[int]:
-    """Return the numbers of GPUs to plan for besides the requested number."""
+    """Return the numbers of GPUs of scaling or costs."""
     if scale:
         counts = parse_numbers(scale)
         if counts and counts[0] and counts[-1] <= MOST_GPUS and len(counts) <= MOST_COUNTS:
@@ -224,7 +227,7 @@ def _counts(scale: str | None, gpus: int, *, priced: bool) -> Sequence[int]:
         raise UsageError(f"--scale {scale!r} is no list of GPUs; write 8..8192, which doubles, or 64,96,128: {most}")
     if not priced:
         return []
-    # Powers of two around the requested number, and half as many more of each.
+    # Powers of two around the requested number, and 1.5 times each.
     around: set[int] = set()
     for power in range(2 * AROUND.bit_length() - 1):
         step = gpus / AROUND * 2**power
@@ -240,22 +243,22 @@ def _tokens(model: Model, text: str | None) -> float:
 
 
 def _parse_price(value: float | str) -> dict[str, Any]:
-    """Return `price` of a GPU's hour and its `currency`, by default USD; UsageError if it is none."""
+    """Return the `price` of a GPU-hour and its `currency`, by default USD; UsageError for other text."""
     match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?) ?([A-Z]{3})?", str(value).strip().upper(), re.ASCII)
     if not match or not float(match[1]):
-        raise UsageError(f"--price {value} is no price of a GPU's hour; write one above 0, such as 2.5 or 2.5EUR")
+        raise UsageError(f"--price {value} is no price of a GPU-hour; write one above 0, such as 2.5 or 2.5EUR")
     return {"price": float(match[1]), "currency": match[2] or "USD"}
 
 
 @dataclass(frozen=True)
 class Anchor:
-    """A measured step, in seconds or as model FLOPs utilisation, of this run or of another run."""
+    """A measured step, in seconds or as MFU, of the planned run or of another."""
 
     value: float
     utilisation: bool
-    gpus: int = 0  # 0: as many as are planned for; likewise the batch
-    batch: int = 0
-    fixed: Choices | None = None  # None: as is said of the layouts planned
+    gpus: int = 0  # 0: those of the plan
+    batch: int = 0  # 0: that of the plan
+    fixed: Choices | None = None  # None: those of the plan
 
 
 def parse_anchor(text: str) -> Anchor:
@@ -273,12 +276,12 @@ def parse_anchor(text: str) -> Anchor:
         elif name == "layout":
             known["fixed"] = parse_layout(value_of)
         else:
-            raise UsageError(f"--anchor {text!r}: {word!r} is no word of it; {_FORM}")
+            raise UsageError(f"--anchor {text!r}: unknown word {word!r}; {_FORM}")
     return Anchor(value, bool(share), **known)  # type: ignore[arg-type]
 
 
 def anchored(given: PlanSetting, anchor: Anchor, fixed: Choices) -> tuple[PlanSetting, PlannedStep]:
-    """Return the setting at the anchor's speed of computing, and its layout's plan; UsageError if no speed fits."""
+    """Return the setting with the anchor's computing speed, and the anchor's layout; UsageError if no speed fits."""
     request = resized(given, anchor.gpus) if anchor.gpus else given
     request = replace(request, job=replace(request.job, batch=anchor.batch or request.job.batch).checked())
     plan = best_of(request, fixed if anchor.fixed is None else anchor.fixed)
@@ -296,14 +299,14 @@ def anchored(given: PlanSetting, anchor: Anchor, fixed: Choices) -> tuple[PlanSe
     if not FASTEST * 1.01 < middle < SLOWEST / 1.01:
         raise UsageError(
             f"--anchor {requested:.3g} s cannot be the step of {layout.name}, planned as {plan.typical:.3g} s, and "
-            f"{at(SLOWEST).typical:.3g} s without computing; give layout= and gpus= of the run that was measured"
+            f"{at(SLOWEST).typical:.3g} s without computing; give layout= and gpus= of the measured run"
         )
     return replace(given, job=replace(given.job, efficiency=middle)), at(middle)
 
 
 @dataclass(frozen=True)
 class Gain:
-    """The gain from more of a resource: the present step over the step with a tenth more, and with twice of it."""
+    """The speed-up of a step from 10 % more of a resource, and from twice as much."""
 
     resource: str
     tenth: float
@@ -311,7 +314,7 @@ class Gain:
 
 
 def _product(given: PlanSetting, factor: float, *names: str) -> PlanSetting:
-    """Return the setting with these figures of a GPU multiplied."""
+    """Return the setting with these GPU figures multiplied by *factor*."""
     product = given.machine.product
     more = replace(product, **{name: getattr(product, name) * factor for name in names})
     return replace(given, machine=replace(given.machine, product=more))
@@ -323,11 +326,11 @@ RESOURCES: dict[str, Callable[[PlanSetting, float], PlanSetting]] = {
     "links inside a node": lambda given, factor: replace(given, inside=factor),
     "network cards": lambda given, factor: replace(given, across=factor),
 }
-"""Resources to vary, and how each changes a setting. Memory is not one of them: it changes which layouts fit."""
+"""Resources to vary, with their change of a setting; memory is separate, as it changes which layouts fit."""
 
 
 def sensitivities(plan: Plan) -> list[Gain]:
-    """Return what a tenth more and twice of every resource bring to the best layout, largest gain first."""
+    """Return the gains of the best layout from every resource, the largest first."""
     given, before = plan.setting, plan.best.typical
     layout = layout_of(plan.best.implementation)
     gains = []
@@ -335,7 +338,7 @@ def sensitivities(plan: Plan) -> list[Gain]:
         steps = [evaluate_layout(change(given, factor), layout).typical for factor in (1.1, 2.0)]
         gains.append(Gain(name, *(before / step for step in steps)))
 
-    # More memory makes no step faster by itself; it lets other layouts fit.
+    # More memory only lets other layouts fit.
     steps = [best_of(_product(given, factor, "memory"), plan.fixed).typical for factor in (1.1, 2.0)]
     gains.append(Gain("memory", *(max(1.0, before / step) for step in steps)))
     return sorted(gains, key=lambda gain: -gain.tenth)

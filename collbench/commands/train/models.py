@@ -1,4 +1,4 @@
-"""Models that are trained, and training jobs: dimensions, presets, files, batch, software, and what follows."""
+"""Models and training jobs: dimensions, presets, files, batch and software."""
 
 import re
 import tomllib
@@ -19,7 +19,7 @@ from collbench.records import convert
 from collbench.units import counted
 
 MOST = 2**32  # of any dimension
-MOST_COUNTED = 2**16  # layers, heads and experts, which are dealt out one by one
+MOST_COUNTED = 2**16  # layers, heads and experts
 MOST_GPUS = 2**20
 MOST_BATCH = 2**30
 PRECISIONS = ("bf16", "fp8", "tf32")
@@ -30,8 +30,8 @@ PRECISIONS = ("bf16", "fp8", "tf32")
 class Model(Shown):
     """A decoder-only transformer.
 
-    `gated` models are of LLaMA's kind: three matrices in the feed-forward part, no biases, rotary positions, an output
-    matrix of its own; the others of GPT's: two, biases, learned positions, the output shares the embedding's matrix.
+    `gated` models follow LLaMA: three feed-forward matrices, no biases, rotary positions, a separate output matrix.
+    Others follow GPT: two feed-forward matrices, biases, learned positions, an output that shares the embedding.
     """
 
     name: str
@@ -39,18 +39,18 @@ class Model(Shown):
     hidden: int
     heads: int
     kv_heads: int = 0  # 0: as many as heads
-    ffn: int = 0  # of the feed-forward part, of an expert where there are several; 0: 4 times hidden
+    ffn: int = 0  # width of the feed-forward part or of an expert; 0: 4 times hidden
     sequence: int = 2048
     vocabulary: int = 51200
     gated: bool = False
-    experts: int = 0  # that a token is routed among; 0: dense
-    top_k: int = 1  # of them that it goes to
-    shared: int = 0  # experts that every token goes to
-    moe_every: int = 1  # layers from one with experts to the next
-    dense_ffn: int = 0  # of layers without experts between those with; 0: as ffn
+    experts: int = 0  # routed experts; 0: dense
+    top_k: int = 1  # routed experts per token
+    shared: int = 0  # experts that every token uses
+    moe_every: int = 1  # every how many layers has experts
+    dense_ffn: int = 0  # feed-forward width of layers without experts in a model with experts; 0: as ffn
     head: int = 0  # elements of a head; 0: hidden over heads
-    tied: bool | None = None  # whether the output shares the embedding's matrix; None: as its kind does
-    trained: float = 0.0  # tokens of its published training; 0: none is known
+    tied: bool | None = None  # whether the output shares the embedding's matrix; None: only if not gated
+    trained: float = 0.0  # tokens of its published training; 0: unknown
 
     @property
     def queries(self) -> int:
@@ -100,7 +100,7 @@ class Model(Shown):
 
     @property
     def layer_extras(self) -> int:
-        """Weights of norms and biases of a layer: in GPT 13 times hidden if feed-forward is 4 times as wide."""
+        """Weights of norms and biases of a layer: in GPT 13 times hidden if ffn is 4 times hidden."""
         if self.gated:
             return 2 * self.hidden
         return 4 * self.hidden + self.queries + 2 * self.keys + self.hidden + self.width + self.hidden
@@ -137,26 +137,26 @@ class Model(Shown):
 
     @property
     def active(self) -> float:
-        """Number of the parameters that a token uses."""
+        """Number of parameters that a token uses."""
         spared = self.moe_layers * (self.experts - self.top_k) * self.expert_weights if self.experts else 0.0
         return self.parameters - spared
 
     @property
     def routed(self) -> float:
-        """Number of routed experts that a token uses in a layer, as the mean over all layers."""
+        """Routed experts per token in a layer, as the mean over all layers."""
         return self.moe_layers / self.layers * self.top_k
 
     @property
     def worked(self) -> float:
-        """Number of weights that a token is multiplied by in a layer, as the mean over all layers."""
+        """Number of weights that multiply a token in a layer, as the mean over all layers."""
         moe = self.moe_layers / self.layers
         everywhere = self.attention_weights + (1 - moe) * self.dense_weights + moe * self.hidden * self.experts
         return everywhere + (self.routed + moe * self.shared) * self.expert_weights
 
     def flops(self, sequence: int) -> float:
-        """Return the FLOPs of a token, forward and backward, for utilisation: whole attention, no recomputation.
+        """Return the FLOPs of a token, forward and backward, as in MFU: unmasked attention, no recomputation.
 
-        6 a weight, 12 a layer, element of the heads and earlier token (Chowdhery et al., PaLM, 2022, appendix B).
+        6 per weight; 12 per layer, head element and sequence token (Chowdhery et al., PaLM, 2022, appendix B).
         """
         return self.layers * (6 * self.worked + 12 * self.queries * sequence) + 6 * self.hidden * self.vocabulary
 
@@ -188,7 +188,7 @@ class Model(Shown):
 
 @lru_cache(maxsize=4096)
 def divisors(number: int) -> list[int]:
-    """Return all divisors of a number in ascending order."""
+    """Return all divisors of a number, ascending."""
     small = [one for one in range(1, int(number**0.5) + 1) if number % one == 0]
     return sorted({*small, *(number // one for one in small)})
 
@@ -203,7 +203,7 @@ ALIASES = {"gpt3": "gpt3-175b", "1t": "megatron-1t", "530b": "megatron-530b", "g
 
 
 def listed() -> Iterator[tuple[str, ...]]:
-    """List the models for `collbench train --model`, with their parameters, layers and width."""
+    """Yield the rows of the models for `collbench train --model`, the heading first."""
     yield "model", "parameters", "active", "layers", "width"
     for name, model in MODELS.items():
         parameters, active = (f"{count / 1e9:.3g} B" for count in (model.parameters, model.active))
@@ -211,12 +211,12 @@ def listed() -> Iterator[tuple[str, ...]]:
 
 
 KEYS = tuple(field.name for field in fields(Model) if field.name != "trained")
-"""Of a file."""
+"""Keys of a model file."""
 _SUFFIXES = {"": 1.0, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
 def load_model(text: str) -> Model:
-    """Return the model of a preset or a part of its name, a TOML file or dimensions in a line; UsageError otherwise."""
+    """Return the model from a preset or part of its name, a TOML file, or dimensions; UsageError otherwise."""
     if text.endswith(".toml"):
         return described(read_toml(Path(text), UsageError), text)
     if "=" in text:
@@ -227,7 +227,7 @@ def load_model(text: str) -> Model:
         return described(dimensions, text)
     name = ALIASES.get(text.lower(), text.lower())
     if name not in MODELS:
-        # Numbers count as a whole: 8b is a part of llama3-8b, and 3b none of gpt3-1.3b.
+        # Numbers match as a whole: 8b matches llama3-8b, but 3b does not match gpt3-1.3b.
         before, after = (r"(?<![\d.])" * name[:1].isdigit(), r"(?![\d.])" * name[-1:].isdigit())
         near = [known for known in MODELS if re.search(f"{before}{re.escape(name)}{after}", known)]
         if len(near) != 1:
@@ -237,7 +237,7 @@ def load_model(text: str) -> Model:
 
 
 def described(fixed: Mapping[str, Any], where: str) -> Model:
-    """Return the model that the keys of a file describe."""
+    """Return the model with the keys of a file; UsageError for unknown, missing or wrong keys."""
     fixed = fixed["model"] if set(fixed) == {"model"} and isinstance(fixed["model"], dict) else fixed
     for key in fixed:
         if key not in KEYS:
@@ -262,42 +262,42 @@ def parse_count(value: Any, where: str) -> float:
 
 
 TOKENS_A_PARAMETER = 20
-"""Of a run whose length is not said (Hoffmann et al. 2022, arXiv:2203.15556, table A3: about 20 at every size)."""
+"""Default length of a run (Hoffmann et al. 2022, arXiv:2203.15556, table A3: about 20 at every size)."""
 
 
 def usual_tokens(model: Model) -> float:
-    """Return the tokens of a run whose length is not given: as published, or 20 for each active parameter."""
+    """Return the default tokens of a run: as published, or 20 per active parameter."""
     return model.trained or TOKENS_A_PARAMETER * model.active
 
 
 class Optimiser(NamedTuple):
-    """Bytes a parameter: states, and what a step reads and writes besides gradients and weights."""
+    """Bytes per parameter: states, and reads and writes of a step except gradients and weights."""
 
     states: int
     traffic: int
 
 
 GRADIENTS = {"fp32": 4, "bf16": 2}
-"""Bytes of a gradient, as it is added up and as it is sent."""
+"""Bytes of a gradient in sums and messages."""
 
 
 @dataclass(frozen=True)
 class Stack:
-    """A generation of software: inputs of formulas that say what it overlaps and fuses, and which choices it has."""
+    """A generation of training software: its overlap, fusion and layout choices, as inputs of formulas."""
 
-    fused: bool = False  # attention: FlashAttention and the like: the matrix of scores is never in memory
-    hidden_tensor: float = 0.0  # the share of tensor parallelism's collectives that computing hides
-    overlapped: bool = False  # whether gradients are sent while the backward pass goes on
-    hidden_pipeline: float = 0.0  # the share of what stages send each other that computing hides
-    launches: float = 2e-4  # seconds in which the host launches a layer's kernels, forward: some 25 of 8 us
-    calls: float = 1e-4  # and the collectives of tensor parallelism, where there is any
-    synced: bool = False  # whether stages add up gradients that are not sharded after every micro-batch
-    reserve: float = 0.0  # of the memory, beyond which its allocator frees and allocates again and again
-    activation_factor: float = 1.0  # on activations, against kernels that are fused
-    bucket: float = inf  # bytes of gradients that are sent together
-    tensors: int = 0  # of a layer that are sent one by one where replicas share them out; 0: in buckets, too
-    gather_rate: float = inf  # bytes/s of a sharded layer that a GPU can take up, however fast the network is
-    # Choices that it has, where these are not all.
+    fused: bool = False  # FlashAttention or similar: the matrix of scores is never in memory
+    hidden_tensor: float = 0.0  # hidden share of tensor parallelism's collectives
+    overlapped: bool = False  # whether gradients are sent during the backward pass
+    hidden_pipeline: float = 0.0  # hidden share of messages between stages
+    launches: float = 2e-4  # the host's seconds to launch a layer's forward kernels: some 25 of 8 us
+    calls: float = 1e-4  # the host's additional seconds for collectives of tensor parallelism
+    synced: bool = False  # whether stages reduce unsharded gradients after every micro-batch
+    reserve: float = 0.0  # share of memory that must stay free, or the allocator thrashes
+    activation_factor: float = 1.0  # activations relative to fused kernels
+    bucket: float = inf  # bytes of gradients per message
+    tensors: int = 0  # messages per layer with sharded states; 0: in buckets as well
+    gather_rate: float = inf  # bytes/s at which a GPU can take up a sharded layer, on any network
+    # Allowed layout choices, where these are not all.
     options: Mapping[str, tuple[int | str | bool, ...]] = field(default_factory=dict)
 
 
@@ -308,7 +308,7 @@ STACKS = {name: msgspec.convert(stack, Stack) for name, stack in _SOFTWARE["stac
 
 @dataclass(frozen=True)
 class TrainingJob(Shown):
-    """A model, how it is trained, and what is known of the GPUs' behaviour."""
+    """A model, its training settings, and the variation of GPUs."""
 
     model: Model
     gpus: int
@@ -318,9 +318,9 @@ class TrainingJob(Shown):
     optimiser: str = "adam"
     gradients: str = "fp32"
     stack: str = "modern"
-    reserve: float = 0.06  # of the memory, for fragments that are too small to use
+    reserve: float = 0.06  # share of memory lost to fragments
     noise: float = 0.01  # standard deviation of GPUs' speeds over their mean, from step to step
-    efficiency: float = 1.0  # of computing against what is expected, by an anchor
+    efficiency: float = 1.0  # speed of computing over the expected speed, from an anchor
 
     def checked(self) -> "TrainingJob":
         """Return the job itself; UsageError for a value that is impossible."""
@@ -341,5 +341,5 @@ class TrainingJob(Shown):
 
     @property
     def flops(self) -> float:
-        """FLOPs of a step, as utilisation is counted."""
+        """FLOPs of a step, as MFU counts them."""
         return self.model.flops(self.sequence) * self.tokens

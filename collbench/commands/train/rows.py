@@ -9,10 +9,10 @@ from collbench.results.base import FromModel, Timed
 from collbench.units import Duration, Seconds
 
 PURPOSES = ("layout", "scale", "interconnect", "cost")
-"""The question that a plan answers: how to lay a run out, how it scales, on which system, for how much money."""
+"""The question of a plan: best layout, scaling, best system, or cost."""
 
 PART_WORDS = {"end_activations": "embedding and output", "context_memory": "CUDA context"}
-"""Descriptions of what a step is spent on, or a GPU's memory needed for, where the name of the part does not tell."""
+"""Descriptions of parts of a step or of memory, where the name alone is unclear."""
 
 MOST_BYTES = 2**62
 
@@ -22,33 +22,32 @@ _BytesByPart = Annotated[Mapping[_Name, Annotated[float, Meta(ge=0, le=MOST_BYTE
 
 
 def words(part: str) -> str:
-    """Return the words for a part of a step or of a memory, also for a part that a newer version wrote."""
+    """Return the words for a part of a step or of memory, even one of a newer version."""
     return PART_WORDS.get(part) or part.replace("_parallel", " parallelism").replace("_", " ")
 
 
 class PlannedStep(FromModel, Timed, frozen=True, tag="planned"):
-    """The expected step of a layout of a training run.
+    """The predicted step of a layout of a training run.
 
-    The case stands for its gradients: bytes that its replicas add up, and as many ranks as GPUs.  The implementation
-    is the layout's name.
+    The case is the all-reduce of its gradients, with as many ranks as GPUs.  The implementation is the layout's name.
     """
 
     SHOWN = ("implementation", "typical", "low", "high", "utilisation", "needed")
 
     purpose: Annotated[str, Meta(pattern=f"^({'|'.join(PURPOSES)})$")]
-    system: str  # that the run is planned for
-    parts: _SecondsByPart  # seconds of the step by what they are spent on
-    memory: _BytesByPart  # bytes of a GPU by what they are needed for
+    system: str  # of the planned run
+    parts: _SecondsByPart  # seconds of the step by part
+    memory: _BytesByPart  # bytes of a GPU by part
     capacity: Annotated[float, Meta(gt=0, le=MOST_BYTES)]  # bytes of a GPU
     low: Duration
     high: Seconds
     tokens: Annotated[float, Meta(gt=0, le=1e30)]  # of a step, all GPUs together
     utilisation: Annotated[
         float, Meta(ge=0, le=10)
-    ]  # of the data sheet's FLOP/s (MFU); its precision may be a slow one
-    price: Annotated[float, Meta(ge=0, le=1e9)] = 0.0  # of an hour of a GPU; 0: not known
-    total: Annotated[float, Meta(ge=0, le=1e30)] = 0.0  # tokens of the whole run; 0: not known
-    currency: Annotated[str, Meta(pattern="^([A-Z]{3})?$")] = ""  # of the price, by ISO 4217; empty: not known
+    ]  # MFU: share of the data sheet's FLOP/s, which may be those of a slower precision
+    price: Annotated[float, Meta(ge=0, le=1e9)] = 0.0  # of a GPU-hour; 0: unknown
+    total: Annotated[float, Meta(ge=0, le=1e30)] = 0.0  # tokens of the whole run; 0: unknown
+    currency: Annotated[str, Meta(pattern="^([A-Z]{3})?$")] = ""  # ISO 4217 code of the price; empty: unknown
     platform: str = "model"
 
     @property
@@ -73,10 +72,10 @@ class PlannedStep(FromModel, Timed, frozen=True, tag="planned"):
 
     @property
     def seconds(self) -> float:
-        """Seconds of the whole run; of a step where the length of the run is not known."""
+        """Seconds of the whole run, or of a step if the run's length is unknown."""
         return self.typical * (self.total / self.tokens if self.total else 1.0)
 
     @property
     def cost(self) -> float:
-        """Cost of the same, in the price's currency."""
+        """Cost of `seconds`, in the price's currency."""
         return self.seconds / 3600 * self.gpus * self.price

@@ -1,4 +1,4 @@
-"""Search for layouts: those that fit into memory, the fastest first, and of equally fast ones the smallest."""
+"""Search for layouts that fit into memory, ranked by time and then memory."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,16 +24,16 @@ from collbench.notebook import Shown
 from collbench.topology.system import System
 from collbench.units import counted, format_size
 
-AT_ONCE = 60_000  # layouts that are evaluated together: as many as stay within 100 MB
+AT_ONCE = 60_000  # layouts evaluated together, within 100 MB
 _DTYPES = {2: "bfloat16", 4: "float"}
-_COSTLY = ("recompute", "offload")  # choices that cost time and never save any
+_COSTLY = ("recompute", "offload")  # choices that only cost time
 
 
 Formula = Callable[..., Any]
 
 
 def _formulas(module: ModuleType) -> tuple[Formula, ...]:
-    """Return the formulas that a module defines, in its order, in which they can be evaluated."""
+    """Return the formulas that a module defines, in its order."""
     return tuple(one for one in vars(module).values() if isfunction(one) and one.__module__ == module.__name__)
 
 
@@ -44,7 +44,7 @@ TERMS = (*WITHOUT_CURVES, *WITH_CURVES)
 
 
 def evaluate(terms: Iterable[Formula], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with those of all terms, each by the values that its parameters name; given ones stay."""
+    """Return *values* with the results of all terms not among them; parameters name the arguments."""
     known = dict(values)
     for term in terms:
         if term.__name__ not in known:
@@ -58,10 +58,7 @@ def _parameters(term: Formula) -> tuple[str, ...]:
 
 
 def values_of(given: PlanSetting, layout: Layout, edge: str = TYPICAL, faster: float = 1.0) -> dict[str, Any]:
-    """Return the values of all formulas for a layout.
-
-    Curves are taken at `edge` of their band, and computing is `faster` times as fast.
-    """
+    """Return the values of all formulas for a layout, at an `edge` of the curves' band and `faster` computing."""
     known = inputs(given) | choices({name: np.asarray(value) for name, value in coded(layout).items()}, given)
     network = Network(given.curves, edge, given.inside, given.across)
     changed = {"network": network, "efficiency": given.job.efficiency * faster}
@@ -69,10 +66,10 @@ def values_of(given: PlanSetting, layout: Layout, edge: str = TYPICAL, faster: f
 
 
 def evaluate_layout(given: PlanSetting, layout: Layout) -> PlannedStep:
-    """Return the plan of a layout: its parts and its memory by the formulas, and the band of its step.
+    """Return the plan of a layout: parts, memory and the band of its step.
 
-    Errors of the curves and of computing are independent: they are added as squares.  The case is the all-reduce of the
-    layout's gradients.
+    Errors of curves and computing are independent, so their squares add up.  The case is the all-reduce of the layout's
+    gradients.
     """
     constants, job = given.machine.constants, given.job
     spread = 1 + (constants.spread_experts if job.model.experts else constants.spread)
@@ -103,15 +100,15 @@ def evaluate_layout(given: PlanSetting, layout: Layout) -> PlannedStep:
 
 
 def search(given: PlanSetting, fixed: Choices) -> "Plan":
-    """Return all layouts that agree with the fixed choices, with the steps of those that fit; there may be none.
+    """Return all layouts with the fixed choices, and the steps of the layouts that fit, possibly none.
 
-    A layout is not timed where another that recomputes or offloads less, and is otherwise the same, fits: it is slower.
+    A layout is not timed if the same one with less recomputation or offloading fits, as it is slower.
     """
     arrays = candidates(given.job, given.curves.system, fixed)
     everything = np.arange(len(arrays["data"]))
     needs = np.concatenate([_spread(known["needed"], known) for known in _evaluated(given, arrays, everything)])
 
-    # Memory is cheap to compute and times are not: only what fits is timed.
+    # Memory is cheap to compute and times are not, so only fitting layouts are timed.
     fitting = np.flatnonzero(needs <= given.capacity)
     timed = fitting[_worth_timing(arrays, fitting)]
     network = {"network": Network(given.curves, TYPICAL)}
@@ -123,7 +120,7 @@ def search(given: PlanSetting, fixed: Choices) -> "Plan":
 
 
 def _evaluated(given: PlanSetting, arrays: Mapping[str, Array], places: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
-    """Yield the values of all formulas without curves at these places, as many at once as memory allows."""
+    """Yield the values of all formulas without curves at these indices, AT_ONCE layouts at a time."""
     known = inputs(given)
     for start in range(0, len(places), AT_ONCE):
         part = {name: array[places[start : start + AT_ONCE]] for name, array in arrays.items()}
@@ -131,74 +128,71 @@ def _evaluated(given: PlanSetting, arrays: Mapping[str, Array], places: NDArray[
 
 
 def _spread(value: Any, known: Mapping[str, Any]) -> Array:
-    """Return a value as an array with a number for every layout."""
+    """Return a value as an array with a number per layout."""
     return np.broadcast_to(value, known["data"].shape)
 
 
 def _worth_timing(arrays: Mapping[str, Array], places: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which candidates are not beaten by one that only recomputes or offloads less."""
-    # A number for each kind: candidates that differ in nothing but the costly choices.
+    """Return a mask of the candidates without an equal one that recomputes or offloads less."""
+    # Number the kinds: candidates of a kind differ only in the costly choices.
     kinds = np.zeros(len(places), np.int64)
     for name in arrays:
         if name not in _COSTLY:
-            values = np.unique(arrays[name][places])  # few: to look them up is faster than to sort all
+            values = np.unique(arrays[name][places])  # few, so looking them up is faster than sorting all
             kinds = kinds * len(values) + np.searchsorted(values, arrays[name][places])
     _, kinds = np.unique(kinds, return_inverse=True)
     again, away = (arrays[name][places].astype(np.int64) for name in _COSTLY)
     fits = np.zeros((int(kinds.max(initial=-1)) + 1, len(CODES["recompute"]) + 1, 3), bool)  # a margin of none in front
     fits[kinds, again + 1, away + 1] = True
 
-    # A running "or" along both choices says whether anything that costs less of either fits.
+    # A running "or" along both choices: whether any candidate of lower cost fits.
     below = np.logical_or.accumulate(np.logical_or.accumulate(fits, axis=1), axis=2)
     return np.asarray(~(below[kinds, again, away + 1] | below[kinds, again + 1, away]))
 
 
 GROUPED = ("tensor", "pipeline", "context", "expert", "data")
-"""The fields that make layouts distinct in a ranking; of layouts equal in these, only the best is shown."""
+"""The fields that make layouts distinct in a ranking, which shows the best layout of each group."""
 
 EQUAL = 0.01
-"""Steps that differ by less are equal: no plan can tell."""
+"""Relative difference below which predicted steps count as equal."""
 
 SMALLER: Choices = {"sharding": "zero3", "recompute": "full", "offload": True}
-"""Choices that need less memory than others of their kind."""
+"""The choices with the smallest memory."""
 
 
 @dataclass(frozen=True)
 class Plan(Shown):
-    """The answer to a request: the layouts that agree with it, as places in arrays; those that fit, the fastest first.
-
-    A layout that fits is not timed where another one surely is as fast.
-    """
+    """All layouts with the fixed choices, as indices into arrays, and the timed ones, the fastest first."""
 
     SHOWN = ("setting", "fixed", "tried", "fits")
     setting: PlanSetting
     fixed: Choices
     arrays: dict[str, Array]
-    steps: Array  # likely seconds, of those that are timed
-    timed: NDArray[np.int64]  # their places
-    needs: Array  # bytes of a GPU, of all
-    fits: int  # how many do, timed or not
+    steps: Array  # likely seconds of the timed layouts
+    timed: NDArray[np.int64]  # their indices
+    needs: Array  # bytes per GPU of all layouts
+    fits: int  # number of layouts that fit, timed or not
 
     @property
     def tried(self) -> int:
-        """Number of layouts that there are."""
+        """Number of all layouts."""
         return len(self.needs)
 
     @property
     def smallest(self) -> Layout:
-        """The layout that needs least memory."""
+        """The layout with the smallest memory."""
         return layouts(self.arrays, [int(np.argmin(self.needs))])[0]
 
     @cached_property
     def places(self) -> Sequence[int]:
-        """Places of the fastest layout of every group; of those within EQUAL of each other the smallest is first."""
+        """Indices of the fastest layout of every group; within EQUAL of each other, the smallest memory first."""
         keys = np.stack([self.arrays[name][self.timed] for name in GROUPED])
         _, first = np.unique(keys, axis=1, return_index=True)
         order = np.sort(first)
         steps, needs = self.steps[order], self.needs[self.timed[order]]
 
-        # Within EQUAL of the fastest of a chain of near ones counts as equal, and then memory decides.
-        fastest = steps.copy()  # by layout: the first step of its chain of near ones
+        # Steps within EQUAL of the first of a chain count as equal, and memory decides.
+        fastest = steps.copy()  # by layout: the first step of its chain
         for place in range(1, len(steps)):
             if steps[place] <= fastest[place - 1] * (1 + EQUAL):
                 fastest[place] = fastest[place - 1]
@@ -215,7 +209,7 @@ class Plan(Shown):
 
 
 def plan_on(given: PlanSetting, fixed: Choices, advised: bool = True) -> Plan:
-    """Return the plan for a setting; UsageError if nothing fits, with how much is missing and what would fit."""
+    """Return the plan for a setting; UsageError if nothing fits, with the missing memory and remedies."""
     plan = search(given, fixed)
     if plan.fits:
         return plan
@@ -230,13 +224,13 @@ def plan_on(given: PlanSetting, fixed: Choices, advised: bool = True) -> Plan:
 
 
 def best_of(given: PlanSetting, fixed: Choices) -> PlannedStep:
-    """Return the best layout that agrees with the fixed choices; if none fits, that of least memory."""
+    """Return the best layout with the fixed choices; if none fits, the one with the smallest memory."""
     plan = search(given, fixed)
     return evaluate_layout(given, layouts(plan.arrays, plan.timed[:1])[0] if plan.fits else plan.smallest)
 
 
 def _what_fits(given: PlanSetting, fixed: Choices) -> str:
-    """Return what would make it possible: fewer fixed choices, another optimiser, newer software, or more GPUs."""
+    """Return remedies: fewer fixed choices, another optimiser, newer software, or more GPUs."""
     ways = []
     for name, smaller in SMALLER.items():
         relaxed = {**fixed, name: smaller}
@@ -266,7 +260,7 @@ def _fits(given: PlanSetting, fixed: Choices, gpus: int = 0) -> bool:
 
 
 def resized(given: PlanSetting, gpus: int) -> PlanSetting:
-    """Return the setting on another number of GPUs; UsageError where there are not as many."""
+    """Return the setting on another number of GPUs; UsageError if the system has too few."""
     return replace(given, job=replace(given.job, gpus=gpus), curves=given.curves.on(gpus))
 
 
@@ -283,7 +277,7 @@ class OnSystem(Shown):
 def best_on(given: PlanSetting, fixed: Choices, gpus: int, system: System | None = None) -> OnSystem:
     """Return the best layout of the batch on another number of GPUs, or on another system with the same software.
 
-    A data-parallel size that is fixed follows the number of GPUs.
+    A fixed data-parallel size is freed for another number of GPUs.
     """
     name = system.name if system else given.machine.name
     try:

@@ -1,7 +1,4 @@
-"""Answers of a training run's plans: the best layout, how it scales, what an interconnect or money buys.
-
-SECTION is on the page of a report: layouts, scaling, interconnects and cost.
-"""
+"""Tables and verdicts of training plans: layouts, scaling, interconnects and cost."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -35,7 +32,7 @@ def planned(results: Iterable[CaseResult], purpose: str) -> list[PlannedStep]:
 
 
 def rate(row: PlannedStep) -> float:
-    """Return the tokens of a GPU and second."""
+    """Return the tokens per GPU and second."""
     return row.tokens / row.gpus / row.typical
 
 
@@ -66,23 +63,23 @@ COLUMNS: Mapping[str, Column[PlannedStep]] = {
 
 
 def columns(names: str) -> list[Column[PlannedStep]]:
-    """Return the columns of these names, which have commas between."""
+    """Return the columns with these names, separated by commas."""
     return [COLUMNS[name] for name in names.split(",")]
 
 
 class Scaled(NamedTuple):
-    """Plans by their number of GPUs, and the rate of the first."""
+    """Plans by number of GPUs, and the rate of the first."""
 
     rows: tuple[PlannedStep, ...]
-    base: float  # tokens of a GPU and second
+    base: float  # tokens per GPU and second
 
     def efficiency(self, row: PlannedStep) -> float:
-        """Return the efficiency of a plan."""
+        """Return the rate of a plan over that of the fewest GPUs."""
         return rate(row) / self.base
 
 
 def scaled(rows: Sequence[PlannedStep]) -> Scaled | None:
-    """Return the plans that a run is scaled by, if they are of several numbers of GPUs."""
+    """Return the plans by number of GPUs; None for fewer than two numbers."""
     ordered = sorted(rows, key=lambda row: row.gpus)
     if len({row.gpus for row in ordered}) < 2:
         return None
@@ -90,7 +87,7 @@ def scaled(rows: Sequence[PlannedStep]) -> Scaled | None:
 
 
 def front(rows: Sequence[PlannedStep]) -> list[PlannedStep]:
-    """Return the Pareto front: plans than which none is as fast and cheaper, or as cheap and faster; fastest first."""
+    """Return the Pareto front of time and cost, the fastest plan first."""
     best: list[PlannedStep] = []
     # Fastest first, so a plan is on the front if it is cheaper than all before it.
     for row in sorted(rows, key=lambda row: (row.seconds, row.cost)):
@@ -100,13 +97,13 @@ def front(rows: Sequence[PlannedStep]) -> list[PlannedStep]:
 
 
 def certain_digits(row: PlannedStep) -> int:
-    """Return how many digits the band of a plan's step leaves of all that is in proportion to it."""
+    """Return the number of significant digits that the band of a plan's step allows."""
     low, high = row.band
     return digits((high - low) / 2 / row.typical)
 
 
 def duration_text(row: PlannedStep) -> str:
-    """Return how long the run of a plan takes and its band, as `24 days (22 .. 29)`: digits as the band leaves them."""
+    """Return the duration of a plan's run with its band, as `24 days (22 .. 29)`, in `certain_digits`."""
     scale, unit = unit_of(row.seconds)
     form = partial(format_rounded, count=certain_digits(row))
     low, high = (end / row.typical * row.seconds / scale for end in row.band)
@@ -114,14 +111,14 @@ def duration_text(row: PlannedStep) -> str:
 
 
 def cost_text(row: PlannedStep) -> str:
-    """Return what a plan's run costs and its band, as `1.2 M USD (1 M .. 1.4 M)`, with as many digits."""
+    """Return the cost of a plan's run with its band, as `1.2 M USD (1 M .. 1.4 M)`, in `certain_digits`."""
     form = partial(format_count, count=certain_digits(row))
     low, high = (end / row.typical * row.cost for end in row.band)
     return " ".join(filter(None, (form(row.cost), row.currency))) + format_interval(low, high, form)
 
 
 def verdicts(results: Sequence[CaseResult]) -> list[str]:
-    """Return what the plans say, in sentences that begin with `predicted`."""
+    """Return the verdicts on the plans, which begin with `predicted`."""
     layouts, systems = planned(results, "layout"), planned(results, "interconnect")
     scaling = scaled(planned(results, "scale"))
     said = [best_in_words(layouts)] if layouts else []
@@ -131,7 +128,7 @@ def verdicts(results: Sequence[CaseResult]) -> list[str]:
 
 
 def best_in_words(rows: Sequence[PlannedStep]) -> str:
-    """Return the first of the layouts, and how sure its place is."""
+    """Return a line on the first layout and its near ties."""
     best, *others = rows
     step = f"{format_seconds(best.typical)} a step{format_interval(*best.band, format_seconds)}"
     memory = f"{best.needed / GIB:.0f} of {best.capacity / GIB:.3g} GiB"
@@ -152,14 +149,14 @@ def fastest_in_words(rows: Sequence[PlannedStep]) -> str:
 
 
 def efficiency_in_words(scaling: Scaled) -> str:
-    """Return what a scaling keeps of the rate of its fewest GPUs."""
+    """Return a line on the efficiency of the most GPUs."""
     first, last = scaling.rows[0], scaling.rows[-1]
-    rate = f"{scaling.efficiency(last):.0%} of the rate of {first.gpus:,}"
+    rate = f"{scaling.efficiency(last):.0%} of the tokens/s per GPU of {first.gpus:,}"
     return f"on {first.system}, {counted(last.gpus, 'GPU')} keep {rate} with the same batch"
 
 
 def part(results: Sequence[Result]) -> PagePart:
-    """Return what a run plans; nothing where it has no plans."""
+    """Return the verdicts and tables of a run's plans; empty without plans."""
     layouts, scale, systems = (planned(results, name) for name in ("layout", "scale", "interconnect"))
     priced = [row for row in planned(results, "cost") if row.price > 0]
     curve, best = scaled(scale), front(priced)
@@ -181,13 +178,13 @@ def part(results: Sequence[Result]) -> PagePart:
 
 
 def _table(what: str, rows: Sequence[PlannedStep], more: Sequence[Column[PlannedStep]]) -> TextTable:
-    """Return a table of plans: the columns that all such tables have, and some of its own."""
+    """Return a table of plans with the common columns and *more*."""
     shown = [*columns("layout,system,GPUs,step,nine in ten,MFU,tokens/s"), *more]
     return TextTable.of(f"{what}, predicted", shown, rows)
 
 
 def cells(row: PlannedStep) -> Cells:
-    """Return the step of a plan with its band, and its utilisation."""
+    """Return the step of a plan with its band and MFU."""
     numbers = format_seconds(row.typical), format_range(*row.band, format_seconds)
     return Cells(numbers, f"predicted {row.purpose} plan: MFU {row.utilisation:.0%}")
 
@@ -200,9 +197,10 @@ SECTION = Section(
     part=part,
     cells=cells,
     note=(
-        "All of it is predicted. Band: where the step should lie. Communication: what no computing hides. MFU: of the "
-        "data sheet's FLOP/s. Efficiency: tokens of a GPU and second, over those on the fewest GPUs. Time of a token: "
-        "over the fastest system's. Worth it: none is as fast and cheaper, or as cheap and faster."
+        "All figures are predicted. Nine in ten: nine of ten measured steps should lie in this range. Sent: exposed "
+        "communication. MFU: share of the data sheet's FLOP/s. Efficiency: tokens per GPU and second over those on the "
+        "fewest GPUs. Time of a token: relative to the fastest system. Worth it: no other plan is both as fast and "
+        "cheaper, or as cheap and faster."
     ),
     drawn=False,
     subject="training plan",

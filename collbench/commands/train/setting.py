@@ -1,4 +1,4 @@
-"""The setting of a plan: the job, the machine, and both as the values that formulas take."""
+"""The setting of a plan: job, machine, and the inputs of formulas."""
 
 import tomllib
 from dataclasses import dataclass, fields
@@ -19,20 +19,20 @@ from collbench.topology.system import System, product_of
 
 @dataclass(frozen=True)
 class Constants:
-    """Shares of a data sheet's rates that computing reaches; all of them, unless fits say less."""
+    """Achieved shares of a data sheet's rates; 1 unless fitted."""
 
-    spread: float  # of computing's time, up and down: what nine of ten published steps lie within
-    spread_experts: float  # the same where there are experts
-    products: float = 1.0  # that matrix products reach
-    fused: float = 1.0  # of that: what fused attention reaches of long samples
-    half: float = 0.0  # tokens of a sample at which it reaches half of that
-    fp8: float = 1.0  # of that: what products on 8 bits reach, each of their own peak
-    narrow: float = 0.0  # width of an expert whose products reach half of that
-    few: float = 0.0  # tokens of an expert with which they reach half of that
-    older: float = 1.0  # of that: what software up to 2022 reaches
-    unfused: float = 1.0  # the same of attention's batched products; the scores' way through memory is apart
-    memory: float = 1.0  # of the memory's rate: what all else reaches
-    generation: int = 0  # the compute capability that they were fitted to
+    spread: float  # relative spread of computing time that holds nine of ten published steps
+    spread_experts: float  # the same with experts
+    products: float = 1.0  # matrix products, as a share of peak
+    fused: float = 1.0  # fused attention on long samples, relative to products
+    half: float = 0.0  # tokens of a sample at which fused attention reaches half of that
+    fp8: float = 1.0  # 8-bit products, relative to products, each to its own peak
+    narrow: float = 0.0  # width of an expert at which its products reach half
+    few: float = 0.0  # tokens per expert at which its products reach half
+    older: float = 1.0  # software up to 2022, relative to products
+    unfused: float = 1.0  # batched products of unfused attention, without the memory traffic of scores
+    memory: float = 1.0  # all other work, as a share of memory bandwidth
+    generation: int = 0  # compute capability of the fit
 
 
 _RATES = tomllib.loads(Path(__file__).with_name("rates.toml").read_text(encoding="utf-8"))
@@ -43,47 +43,47 @@ FITTED = {
 
 
 def constants_of(arch: str) -> Constants:
-    """Return the constants of the newest known generation not newer than the architecture, or the oldest."""
+    """Return the constants of the newest fitted generation up to the architecture, or of the oldest."""
     not_newer = [generation for generation in FITTED if generation <= capability(arch)]
     return FITTED[max(not_newer, default=min(FITTED))]
 
 
 @dataclass(frozen=True)
 class GpuMachine(Shown):
-    """What a plan computes on: GPUs, all alike."""
+    """The identical GPUs of a plan."""
 
     name: str
     product: Product
     constants: Constants
-    pcie_rate: float  # bytes/s between a GPU and the memory of its CPU
-    stack: str  # the software that its constants were fitted to
+    pcie_rate: float  # bytes/s between a GPU and CPU memory
+    stack: str  # the software of the fitted constants
 
 
 PROCESS = GIB
-"""Bytes that a process takes for itself, and as many for what it exchanges with others."""
+"""Bytes of a process itself, and as many for its communication buffers."""
 HOST_RATE = 25e9
-"""Bytes/s of a CPU's memory for each GPU, for an optimiser that lives there."""
+"""Bytes/s of CPU memory per GPU, for an offloaded optimiser."""
 OLDER = "megatron-2021"
-"""The software of GPUs up to Ampere's A100: that of the published runs that their constants are fitted to."""
+"""The software of GPUs up to the A100, from the published runs of the fit."""
 
 
 def machine_of(system: System) -> GpuMachine:
-    """Return the machine of a described system; UsageError for AMD's GPUs, of which no training run was fitted."""
+    """Return the machine of a described system; UsageError for AMD GPUs, which have no fitted training run."""
     if is_amd(system.arch):
-        raise UsageError(f"nothing is known of training on {system.name}; choose a system of NVIDIA's GPUs")
+        raise UsageError(f"training on {system.name} has no fitted constants; choose a system of NVIDIA GPUs")
     stack = OLDER if capability(system.arch) <= capability("sm80") else "modern"
     return GpuMachine(system.name, product_of(system), constants_of(system.arch), system.pcie_rate, stack)
 
 
 @dataclass(frozen=True)
 class PlanSetting(Shown):
-    """Everything that a plan is made from, except the layout."""
+    """All inputs of a plan except the layout."""
 
     job: TrainingJob
     curves: ModelCurves
     machine: GpuMachine
-    inside: float = 1.0  # times the bandwidth of links inside a node, as if the library used all of it
-    across: float = 1.0  # the same of network cards
+    inside: float = 1.0  # factor of the bandwidth of links inside a node, assumed fully used
+    across: float = 1.0  # the same for network cards
 
     @property
     def capacity(self) -> float:
@@ -92,7 +92,7 @@ class PlanSetting(Shown):
 
 
 def inputs(given: PlanSetting) -> dict[str, Any]:
-    """Return the inputs of formulas that are the same for all layouts: of the model, the software and the hardware."""
+    """Return the inputs of formulas that all layouts share: model, software and hardware."""
     job, model = given.job, given.job.model
     moe = model.moe_layers / model.layers
     stack, optimiser = STACKS[job.stack], OPTIMISERS[job.optimiser]
@@ -138,7 +138,7 @@ def inputs(given: PlanSetting) -> dict[str, Any]:
 
 
 def choices(arrays: dict[str, Any], given: PlanSetting) -> dict[str, Any]:
-    """Return the inputs of formulas that differ from layout to layout."""
+    """Return the inputs of formulas that differ between layouts."""
     sharding = np.asarray(arrays["sharding"], np.int64)
     stride = data_stride(arrays)
     inside = node_replicas(arrays, given.curves.system)

@@ -162,8 +162,8 @@ def test_nodes_that_cannot_be_are_refused(tmp_path: Path) -> None:
     for nodes in (0, -1):
         assert f"--nodes {nodes} is impossible; give at least 1" in refusal(fit(*as_dgx, "--nodes", nodes))
     assert "Invalid value for '--nodes'" in fit(*as_dgx, "--nodes", "x").output
-    assert "--nodes belongs to a calibration; give --out FILE.toml" in refusal(fit(run, "--nodes", 2))
-    assert "--on belongs to a calibration" in refusal(fit(run, "--on", "dgx-h100", "--nodes", 2))
+    assert "--nodes names the machine of a calibration; give --out FILE.toml" in refusal(fit(run, "--nodes", 2))
+    assert "--on names the machine of a calibration" in refusal(fit(run, "--on", "dgx-h100", "--nodes", 2))
     alone = tmp_path / "alone.toml"
     alone.write_text('name = "box"\n[gpu]\narch = "sm90"\n[node]\ngpus = 8\nfabric = "nvswitch"\n')
     assert "no network cards" in refusal(fit(run, "--on", alone, "--nodes", 2, "-o", out))

@@ -46,9 +46,9 @@ def test_who_is_late_is_red_and_has_the_longest_bar() -> None:
     assert colours.norm.vmin == -colours.norm.vmax  # type: ignore[operator]
     assert [bar.get_width() for bar in last.patches] == [0.0, 0.0, 1.0, 0.0]
     assert heat.get_ylabel() == "rank"
-    assert heat.get_xlabel().startswith("time of measuring")
-    assert "who was late in 500 steps" in figure.get_suptitle()
-    assert "off by at most 2 us" in figure.get_suptitle()
+    assert heat.get_xlabel().startswith("time; ")
+    assert "lateness in 500 steps" in figure.get_suptitle()
+    assert "differ by at most 2 us" in figure.get_suptitle()
 
 
 def test_no_lateness_is_drawn_of_what_was_not_timed_or_held_against_other_steps() -> None:

@@ -162,5 +162,5 @@ def test_one_rank_alone_is_tried_with_matrices_of_which_few_fit(monkeypatch: pyt
 
 def test_ranks_that_cannot_be_measured_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "Session", trials(Failed(case(work=Step(4, 32)), "mpi", "cpu", "it broke")))
-    with pytest.raises(PlatformError, match=r"^how long a matrix product takes could not be measured: it broke$"):
+    with pytest.raises(PlatformError, match=r"^the time of a matrix product could not be measured: it broke$"):
         calibrated(1e-3, "cpu", sweep(1024), None)

@@ -161,7 +161,7 @@ def test_where_nobody_is_late_the_latest_is_named_without_blame() -> None:
     (line,) = verdicts([row])
     arrays = StepArrays.of(steps)
     latest = max(range(4), key=arrays.last_share)
-    assert re.fullmatch(rf"no straggler; rank {latest} is latest most often, by \d+\.\d% of a step", line)
+    assert re.fullmatch(rf"no straggler; rank {latest} is last most often, by \d+\.\d% of a step", line)
 
 
 def test_sections_name_the_late_rank() -> None:

@@ -50,10 +50,10 @@ def test_the_first_in_time_may_be_behind_in_steps() -> None:
 
 def test_what_noise_or_one_seed_may_have_made_is_inconclusive() -> None:
     lines, _ = told(*runs("ring", 2e-3), *runs("asynchronous", 1.9e-3, noise=(0.7, 1.5, 0.8, 1.3)))
-    assert lines[0].startswith("in time: inconclusive which is first to loss 0.11: ")
+    assert lines[0].startswith("in time: inconclusive: to loss 0.11, ")
     lines, table = told(*runs("ring", 2e-3, noise=(1.0, 1.0)), *runs("asynchronous", 2e-3, noise=(0.2, 4.0)))
-    assert "(hardly known)" in lines[0]
-    assert "(hardly known)" in "".join(table)
+    assert "(very uncertain)" in lines[0]
+    assert "(very uncertain)" in "".join(table)
     lines, table = told(run("ring", 1, 9e-3), run("asynchronous", 1, 1e-3))
     assert "inconclusive" in lines[0]
     assert "one seed: no interval" in lines[0]

@@ -46,7 +46,7 @@ def test_a_scaling_says_what_it_keeps_of_the_rate(here: Command, tmp_path: Path)
     )
     assert re.search(r"^ +32  none: .* short with", done.stdout, re.M)
     share = rows[-1].tokens / rows[-1].typical / rows[-1].gpus / (rows[0].tokens / rows[0].typical / rows[0].gpus)
-    assert f"2,048 GPUs keep {share:.0%} of the rate of 64 with the same batch" in done.stdout
+    assert f"2,048 GPUs keep {share:.0%} of the tokens/s per GPU of 64 with the same batch" in done.stdout
 
 
 def test_interconnects_are_compared_with_as_many_gpus(here: Command, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_the_first_line_answers_as_the_first_row_does_and_rows_stand_in_the_orde
 def test_a_plan_takes_one_system_and_a_part_of_a_name(here: Command) -> None:
     layout = ("--layout", "dp16 zero2 mb1 selective", "--top", "1")
     done = here("train", "--model", "8b", *SMALL[2:], *layout, "--out", "part")
-    assert "--model 8b is taken for llama3-8b\n" in done.stderr
+    assert "--model 8b means llama3-8b\n" in done.stderr
     done = here("train", "--on", "dgx-h100,dgx-a100")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "--on dgx-h100 --compare-interconnects dgx-a100" in done.stderr

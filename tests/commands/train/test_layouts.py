@@ -188,7 +188,7 @@ def test_refusals_name_a_way_out_that_works() -> None:
             listed(request, fixed)
         assert "\n" not in str(refused.value)
         assert listed(*_mended(request, fixed, str(refused.value))), text
-    with pytest.raises(UsageError, match="leave one of them out"):
+    with pytest.raises(UsageError, match="leave one of these out"):
         listed(job(8, 8), parse_layout("pp2 v2 zb"))
     assert listed(job(8, 8), parse_layout("pp2 v1 zb"))
 

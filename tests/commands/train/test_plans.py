@@ -65,7 +65,7 @@ def test_verdicts_say_what_stands_in_the_plans() -> None:
     whole = "\n".join(told)
     assert "tp8 dp8 mb1 zero3, 10 s a step (9 s .. 12 s), 40% MFU, 44 of 80 GiB" in whole
     assert "1 of the 3 others shown may be as fast" in whole
-    assert "on dgx-h100, 16,384 GPUs keep 66% of the rate of 16 with the same batch" in whole
+    assert "on dgx-h100, 16,384 GPUs keep 66% of the tokens/s per GPU of 16 with the same batch" in whole
     assert "likely fastest: gb200-nvl72, 6 s" in whole
     assert not section.verdicts([measurement()])
     assert not section.verdicts([plan("cost")])

@@ -1,4 +1,4 @@
-"""Strategies that keep the weights of ranks that train together in step: a file here defines STRATEGIES, found here."""
+"""Registry of synchronisation strategies: every module in this folder that defines STRATEGIES."""
 
 import importlib
 import pkgutil
@@ -13,7 +13,7 @@ from collbench.errors import UsageError, unknown
 from collbench.platforms.interface import Platform
 
 PLATFORM = "cpu"
-"""Where strategies train: the job is computed by NumPy."""
+"""Platform of all strategies, which compute with NumPy."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def strategies() -> dict[str, Strategy]:
 
 
 def choose(names: str) -> tuple[str, ...]:
-    """Return the strategies of `--strategy` (`all`, or by commas); UsageError for an unknown or repeated name."""
+    """Return the strategies of `--strategy` (`all`, or names with commas); UsageError if unknown or repeated."""
     words = [word.strip() for word in names.split(",")]
     for word in words:
         if word != "all" and word not in strategies():

@@ -1,10 +1,11 @@
-"""`asynchronous`: weights that every rank reads and changes when ready, unless it is too far ahead of the slowest.
+"""`asynchronous`: every rank updates shared weights when ready, within a staleness bound.
 
-Stale synchronous parallel (Ho et al., NIPS 2013) on a parameter server (Li et al., OSDI 2014): the weights lie in the
-memory of rank 0, which all ranks of a machine load and store under one lock.  A rank that is to begin its step c waits
-until all others have made their step c - 1 - s, and one that is to hand its step c in until all others have begun their
-step c - s; so with s = 0 all compute on the same weights, and the sum is that of synchronous training.  The slowest
-rank never waits, so one rank can always go on.  Ranks that wait sleep (platforms/cpu/window.py).
+Stale synchronous parallel (Ho et al., NIPS 2013) on a parameter server (Li et al., OSDI 2014): the weights are in the
+memory of rank 0, and all ranks of a machine load and store them under one lock.
+
+Before its step c, a rank waits until all others have made step c - 1 - s.  Before it applies step c, it waits until all
+others have begun step c - s.  With s = 0 all compute on the same weights, as in synchronous training.  The slowest
+rank never waits, so progress is certain.  Waiting ranks sleep (platforms/cpu/window.py).
 """
 
 import time
@@ -25,14 +26,14 @@ _HEAD = window.NBYTES + _COUNTS  # bytes before the weights
 
 
 class Asynchronous(Training):
-    """Training in which every rank subtracts its gradients from weights that all share."""
+    """Training in which every rank subtracts its gradients from shared weights."""
 
     copied = False
 
     def __init__(self, *place: Any) -> None:
-        """*Collective*: store the first weights; no rank has begun."""
+        """*Collective*: store the initial weights and reset the counts."""
         super().__init__(*place)
-        self._last = 0  # batches after which no rank begins or changes anything
+        self._last = 0  # batches at which the current turn ends
         after_flags = WINDOW_HEAD + self.platform.layout.fifos[NAME]
         start = -(-(self.platform.memory.address(Region.WINDOW, 0) + after_flags) // LINE) * LINE
         self._monitor = window.Monitor(start)
@@ -50,20 +51,20 @@ class Asynchronous(Training):
         self.platform.team.meet()
 
     def go(self, until: int) -> float:
-        """*Collective*: train until the ranks have made `until` steps each on average; late gradients don't count."""
+        """*Collective*: train for a mean of `until` steps per rank, without late gradients; return the end time."""
         ended = time.perf_counter()
         self._last = until * self.ranks
         while (read := self._read(step := self.steps)) is not None:
             self.gradient(self.weights, step, self._gradient)
             np.multiply(self._gradient, self._rate, out=self._change)
             if not self._subtract(step, read):
-                self.withdraw(self._gradient)  # too late: it is computed again when training goes on
+                self.withdraw(self._gradient)  # too late: the next turn computes it again
                 break
             ended = time.perf_counter()
         return ended
 
     def _read(self, step: int) -> int | None:
-        """Copy the weights for a step of this rank; return how many batches are in them, None if enough are."""
+        """Copy the weights for a step of this rank; return the number of batches in them, None at the end."""
         with self._monitor.held():
             if not self._goes_on(lambda: bool(self._made.min() >= step - self.job.staleness)):
                 return None
@@ -73,7 +74,7 @@ class Asynchronous(Training):
             return int(self._total[0])
 
     def _subtract(self, step: int, read: int) -> bool:
-        """Subtract the change of the weights that were read, and keep the result; return whether it is not too late."""
+        """Subtract the change of the weights that were read; return False if the turn has ended."""
         with self._monitor.held():
             if not self._goes_on(lambda: bool(self._begun.min() > step - self.job.staleness)):
                 return False
@@ -87,9 +88,9 @@ class Asynchronous(Training):
             return True
 
     def _goes_on(self, met: Callable[[], bool]) -> bool:
-        """Wait, letting others in, until that is met; return False as soon as enough batches are in the weights."""
+        """Wait, with the lock released, until *met*; return False once enough batches are in the weights."""
         if not self._monitor.until(lambda: bool(self._total[0] >= self._last) or met(), self.timeout):
-            raise CaseFailed(f"rank {self.rank} waited {self.timeout:g} s in vain for the slowest rank")
+            raise CaseFailed(f"rank {self.rank} timed out after {self.timeout:g} s of waiting for the slowest rank")
         return bool(self._total[0] < self._last)
 
 

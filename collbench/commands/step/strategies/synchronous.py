@@ -1,10 +1,10 @@
-"""Every rank has a copy of the weights, which all change at once: synchronous SGD and local SGD.
+"""Synchronous SGD and local SGD, with a copy of the weights on every rank.
 
-In synchronous SGD the gradients of all ranks are added after every step, and each rank makes the same step.  In local
-SGD every rank makes steps alone, and the weights are averaged every few steps (Stich, ICLR 2019).
+Synchronous SGD adds the gradients of all ranks after every step, and each rank makes the same step.  In local SGD every
+rank makes steps alone, and the weights are averaged every few steps (Stich, ICLR 2019).
 
-The synchronous strategies differ in how gradients are added: by the MPI library, round a ring (Patarasuk & Yuan, 2009),
-or by rank 0 (the synchronous half of the parameter server of Li et al., OSDI 2014).
+The synchronous strategies differ in how they add gradients: by the MPI library, around a ring (Patarasuk & Yuan, 2009),
+or on rank 0 (the synchronous half of the parameter server of Li et al., OSDI 2014).
 """
 
 import time
@@ -18,7 +18,7 @@ from collbench.commands.step.strategies.trainer import Training
 
 
 class Synchronous(Training):
-    """Training whose gradients are added after every step, by that implementation."""
+    """Training that adds the gradients of all ranks after every step, by *implementation*."""
 
     def __init__(self, implementation: str, *place: Any) -> None:
         super().__init__(*place)
@@ -36,7 +36,7 @@ class Synchronous(Training):
 
 
 class LocalSgd(Training):
-    """Training whose weights are averaged after every `job.every` steps, and after the last one."""
+    """Training that averages the weights after every `job.every` steps, and after the last one."""
 
     def __init__(self, *place: Any) -> None:
         super().__init__(*place)
@@ -50,7 +50,7 @@ class LocalSgd(Training):
         while self.steps < until:
             self.gradient(self.weights, self.steps, self._change)
             self.weights -= self._rate * self._change
-            # The last average may come early: without it the shared weights would lack the last steps.
+            # The last average may come early, so that the shared weights include the last steps.
             if self.steps % self.job.every == 0 or self.steps == self.job.steps:
                 self.sent[:] = self.weights
                 self._add()

@@ -1,11 +1,11 @@
-"""A rank's part in a training run, and the check of the weights that all strategies must pass.
+"""A rank's training, and the check of the weights for all strategies.
 
-Every strategy subtracts each gradient once, times the rate over the number of ranks.  So in the end all ranks must hold
-equal weights: the first ones less all gradients.  Where all ranks step together, the weights of each gradient are known
-too: those strategies are held against plain SGD in one process.
+Every strategy subtracts each gradient once, times the rate over the number of ranks.  At the end all ranks must
+therefore hold the same weights: the initial ones minus all gradients.  Strategies in which all ranks step together are
+also compared with plain SGD in one process.
 
-The network has two layers, with its gradient written out: y = softsign(x W + b) V + c with softsign(h) = h / (1 + |h|);
-the loss is half the squared error.  Its functions take any float type: ranks train in float32, the check in float64.
+The network has two layers: y = softsign(x W + b) V + c with softsign(h) = h / (1 + |h|).  The loss is half the squared
+error.  All functions take any float type: ranks train in float32, and the check uses float64.
 """
 
 import time
@@ -30,11 +30,11 @@ POINTS = 50  # of a loss curve, at most
 _HEARTBEAT = 0.5  # seconds between two signs of life
 
 Weights = NDArray[np.float32]
-HELD_OUT = 1024  # samples that no rank learns from: the loss is that on these
-_NOISE = 0.3  # standard deviation of what is added to every output that is learnt from
-_TEACHER_UNITS = 4  # few, so that a few hundred samples tell what the teacher is
-_TEACHER_GAIN = 3.0  # how much larger its outputs are than a fresh network's
-_WEIGHTS, _TEACHER, _HELD_OUT, _SAMPLES, _ORDER = range(5)  # seeds of what random numbers are drawn for
+HELD_OUT = 1024  # held-out samples, on which the loss is computed
+_NOISE = 0.3  # standard deviation of the noise on training outputs
+_TEACHER_UNITS = 4  # few, so that a few hundred samples determine the teacher
+_TEACHER_GAIN = 3.0  # ratio of its outputs to those of an untrained network
+_WEIGHTS, _TEACHER, _HELD_OUT, _SAMPLES, _ORDER = range(5)  # random seeds by purpose
 
 Floats = NDArray[np.floating[Any]]
 Samples = tuple[NDArray[np.float32], NDArray[np.float32]]
@@ -42,15 +42,15 @@ Samples = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 
 class Snapshot(NamedTuple):
-    """The shared weights after an update; a version is the number of batches that went into them, of all ranks."""
+    """The shared weights after an update; a version is the number of batches of all ranks in them."""
 
     version: int
-    moment: float  # seconds on its machine's clock; of training, once its turn is over
+    moment: float  # seconds on its machine's clock; seconds of training after its turn
     weights: Weights
 
 
 class Training(ABC):
-    """The training of this process's one rank by a strategy, for some steps whenever its turn comes."""
+    """The training of this process's one rank by a strategy, in turns of some steps."""
 
     copied = True  # whether every rank has a copy of the shared weights; else all ranks share one
 
@@ -63,19 +63,19 @@ class Training(ABC):
             view(address, self.job.nbytes).view(np.float32) for address in buffers(platform.memory, case, self.rank)
         )
         self.operations: list[Prepared] = []
-        self.computed: list[float] = []  # seconds of every gradient that went into the weights
-        self.gradients = np.zeros(self.job.weights)  # the sum of those of this rank
+        self.computed: list[float] = []  # seconds of every gradient in the weights
+        self.gradients = np.zeros(self.job.weights)  # the sum of this rank's gradients
         self.seconds = 0.0  # of training so far
         self.spoils: list[bool] = []  # by turn, whether this rank was off its core
         self.snapshots: list[Snapshot] = []
-        self.age = 0  # updates between reading weights and changing them, the sum over this rank's steps
+        self.age = 0  # updates between reading weights and changing them, summed over this rank's steps
         self.weights = first_weights(self.job).copy()
         self._spare = np.empty(self.job.weights, np.float32)
         self._alive, self._last_sign = alive, 0.0
 
     @abstractmethod
     def go(self, until: int) -> float:
-        """*Collective*: train until the ranks have made `until` steps each on average; return the time of the end."""
+        """*Collective*: train until a mean of `until` steps per rank; return the end time."""
 
     @property
     def steps(self) -> int:
@@ -83,10 +83,7 @@ class Training(ABC):
         return len(self.computed)
 
     def adder(self, name: str) -> Callable[[], None]:
-        """Return a function that adds all ranks' `sent` into everyone's `received`, by that implementation.
-
-        Unsupported if the implementation cannot do it here.
-        """
+        """Return a function that all-reduces `sent` into `received` by an implementation; it may raise Unsupported."""
         implementation, case = implementations()[name], replace(self.case, work=None)
         implementation.refuse(case)
         prepared = implementation.prepare(case, self.platform)
@@ -94,7 +91,7 @@ class Training(ABC):
         return partial(prepared.launch, 1)
 
     def gradient(self, weights: Weights, step: int, result: Weights) -> None:
-        """Compute the gradient of a step of this rank; a slow rank computes it several times over, to no avail."""
+        """Compute the gradient of a step of this rank; a slow rank repeats the work and discards it."""
         begun = time.perf_counter()
         inputs, targets = batch(self.job, self.rank, step)
         more = self.job.slowness(self.rank) - 1
@@ -111,32 +108,32 @@ class Training(ABC):
             self._alive()
 
     def withdraw(self, result: Weights) -> None:
-        """Forget the last gradient, which came too late to go into the weights."""
+        """Remove the last gradient, which was too late for the weights."""
         self.computed.pop()
         self.gradients -= result
 
     def keep(self, weights: Weights, before: int, version: int) -> None:
-        """Keep the shared weights as they are now if they are due for the loss curve, after an update of a version."""
+        """Keep the current shared weights if an update from *before* to *version* is due for the loss curve."""
         total = self.job.steps * self.ranks
         if before * POINTS // total < version * POINTS // total:
             self.snapshots.append(Snapshot(version, time.perf_counter(), weights.copy()))
 
     def digest(self) -> bytes:
-        """Return a digest of this rank's copy of the shared weights; of no copy, nothing."""
+        """Return a digest of this rank's copy of the shared weights, b"" without a copy."""
         return blake2b(self.weights.data, digest_size=16).digest() if self.copied else b""
 
 
 # The check of the weights.
 
 TOLERANCE = 1e-4
-"""How far weights may be from what they must be, over the largest change: float32 stays far below."""
+"""Allowed error of weights over the largest change; float32 stays far below."""
 
 ROUNDING = 2.0**-24
-"""The same over the largest weight, for each batch: half a unit in the last place of float32."""
+"""Allowed error per batch over the largest weight: half a unit in the last place of float32."""
 
 
 def plain_sgd(job: SgdJob, ranks: int) -> NDArray[np.float64]:
-    """Return the weights after all steps of synchronous SGD with the batches of `ranks` ranks, in one process."""
+    """Return the weights after all steps of synchronous SGD on `ranks` ranks, computed in one process."""
     weights, result = first_weights(job).astype(np.float64), np.empty(job.weights)
     for step in range(job.steps):
         change = np.zeros(job.weights)
@@ -155,17 +152,17 @@ def check_weights(
     digests: Sequence[bytes],
     expected: NDArray[np.float64],
 ) -> WeightMismatch | None:
-    """Return what is wrong with the weights in the end, of which *expected* are right and ranks hold *digests*.
+    """Return the error in the final weights, or None.
 
-    *snapshots* are the weights at some moments, the last ones last; *steps* are those of every rank.
+    *snapshots* are in order of versions; *steps* and *digests* are by rank; *expected* are the correct weights.
     """
     version, expected_steps = snapshots[-1].version if snapshots else 0, job.steps * len(steps)
     if not version == sum(steps) == expected_steps:
-        words = f"{version} batches in the weights, and {sum(steps)} made, instead of {expected_steps}"
+        words = f"{version} batches in the weights and {sum(steps)} computed, instead of {expected_steps}"
         return WeightMismatch(0, str(version), 0, "", words, 0.0, 0)
     for rank, digest in enumerate(digests):
         if digest != digests[0]:
-            return WeightMismatch(rank, str(version), 0, "", "other weights than rank 0 has", 0.0, 0)
+            return WeightMismatch(rank, str(version), 0, "", "weights differ from those of rank 0", 0.0, 0)
     weights = snapshots[-1].weights
     largest_change, largest = np.abs(expected - first_weights(job)).max(), np.abs(expected).max()
     bound = TOLERANCE * float(largest_change) + ROUNDING * version * float(largest)
@@ -188,7 +185,7 @@ def layers(job: SgdJob, weights: Floats) -> list[Floats]:
 
 
 def outputs(job: SgdJob, weights: Floats, inputs: Floats) -> Floats:
-    """Return the outputs of the network, a row for each sample."""
+    """Return the outputs of the network, one row per sample."""
     first, first_offset, second, second_offset = layers(job, weights)
     hidden = inputs @ first + first_offset
     answers: Floats = (hidden / (1 + np.abs(hidden))) @ second + second_offset
@@ -196,7 +193,7 @@ def outputs(job: SgdJob, weights: Floats, inputs: Floats) -> Floats:
 
 
 def loss(job: SgdJob, weights: Floats, inputs: Floats, targets: Floats) -> float:
-    """Return half the squared error, the mean over samples."""
+    """Return half the squared error, averaged over samples."""
     return float(0.5 * np.mean(np.sum((outputs(job, weights, inputs) - targets) ** 2, axis=1)))
 
 
@@ -218,7 +215,7 @@ def gradient(job: SgdJob, weights: Floats, inputs: Floats, targets: Floats, resu
 
 @lru_cache(maxsize=64)
 def first_weights(job: SgdJob) -> NDArray[np.float32]:
-    """Return the weights that all ranks begin with; they depend on the job's seed.  Copy them before training."""
+    """Return the initial weights of all ranks for the job's seed, read-only."""
     weights = _random_weights(job, np.random.default_rng((_WEIGHTS, job.seed)), 1.0)
     weights.flags.writeable = False
     return weights
@@ -226,7 +223,7 @@ def first_weights(job: SgdJob) -> NDArray[np.float32]:
 
 @lru_cache(maxsize=1)
 def held_out(job: SgdJob) -> Samples:
-    """Return the samples that no rank learns from, without noise."""
+    """Return the held-out samples, without noise."""
     inputs = np.random.default_rng(_HELD_OUT).normal(size=(HELD_OUT, job.inputs)).astype(np.float32)
     return inputs, _teach(job, inputs).astype(np.float32)
 
@@ -240,7 +237,7 @@ def samples_of(job: SgdJob, rank: int) -> Samples:
 
 
 def _teach(job: SgdJob, inputs: Floats) -> Floats:
-    """Return what the teacher, a small network, makes of inputs."""
+    """Return the teacher network's outputs for inputs."""
     draws, teacher = np.random.default_rng(_TEACHER), replace(job, hidden=_TEACHER_UNITS)
     weights = _random_weights(teacher, draws, _TEACHER_GAIN)
     layers(teacher, weights)[1][:] = draws.normal(size=_TEACHER_UNITS) / 2
@@ -256,7 +253,7 @@ def _random_weights(job: SgdJob, draws: np.random.Generator, gain: float) -> NDA
 
 
 def batch(job: SgdJob, rank: int, step: int) -> Samples:
-    """Return what a rank learns from in a step: its samples in the order of the job's seed, again and again."""
+    """Return a rank's batch in a step: its samples in the order of the job's seed, cyclically."""
     inputs, targets = _in_order(job, rank)
     start = step * job.batch % job.samples
     rows = slice(start, start + job.batch)
@@ -265,7 +262,7 @@ def batch(job: SgdJob, rank: int, step: int) -> Samples:
 
 @lru_cache(maxsize=256)
 def _in_order(job: SgdJob, rank: int) -> Samples:
-    """Return the samples of a rank in the order of the job's seed, and once more behind."""
+    """Return the samples of a rank in the order of the job's seed, twice in a row."""
     order = np.random.default_rng((_ORDER, job.seed, rank)).permutation(job.samples)
     inputs, targets = samples_of(job, rank)
     return np.concatenate([inputs[order], inputs[order]]), np.concatenate([targets[order], targets[order]])
