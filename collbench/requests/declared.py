@@ -1,18 +1,18 @@
-"""Declare each word of a request once: the command's options, the checks and the library's function follow from it.
+"""Requests whose fields declare options, checks and library parameters in one place.
 
-A request is a frozen dataclass.  A field says its type, its options, its sentence, its limits and its default:
+A request is a frozen dataclass.  A field has a type, options, a help sentence, limits and a default:
 
     @dataclass(frozen=True)
     class PlanRequest(Request):
-        on: Annotated[str, Opt("--on", "What it is trained on.", metavar="SYSTEM")] = "dgx-h100"
+        on: Annotated[str, Opt("--on", "System to train on.", metavar="SYSTEM")] = "dgx-h100"
         _: KW_ONLY
         ranks: Ranks = None  # several requests share this Annotated type (collbench.requests.words)
         each: Annotated[Callable[[Result], object] | None, Opt("", "Called with every result.")] = None  # no option
 
 The command has `params=options_of(PlanRequest)` and its callback calls `made(PlanRequest, options)` (cli/options.py).
-The library's function has `@takes(PlanRequest)`, the request's parameters, and a docstring that gets `Args`.
+The library's function is decorated with `@takes(PlanRequest)`, which adds the parameters and the docstring's `Args`.
 
-A request checks limits and choices when it is made; a `__post_init__` of its own calls that of `Request` first.
+A request checks limits and choices when it is created; its own `__post_init__` calls that of `Request` first.
 """
 
 import inspect
@@ -34,14 +34,14 @@ _WIDTH = 110  # characters of a line of `Args`
 
 
 class Unit(NamedTuple):
-    """How a value is written."""
+    """The notation of a value."""
 
     name: str  # in the help of an option
-    read: Callable[[Any, str], float] | None  # takes the value and the option that it is of
-    form: str  # a sentence for the library
+    read: Callable[[Any, str], float] | None  # takes the value and its option
+    form: str  # a sentence for the library's docstring
 
 
-NAMES = Unit("NAME[,NAME]|all", None, 'Several names are a sequence, or a text with commas; "all" are all there are.')
+NAMES = Unit("NAME[,NAME]|all", None, 'Several names are a sequence, or a text with commas; "all" means every name.')
 SIZE = Unit("SIZE", parse_size, 'A size is in bytes, or a text such as "64K".')
 TIME = Unit("TIME", parse_duration, 'A time is in seconds, or a text such as "500ms".')
 SHARE = Unit("SHARE", parse_share, 'A share is a number below 1, or a text such as "5%".')
@@ -49,30 +49,30 @@ SHARE = Unit("SHARE", parse_share, 'A share is a number below 1, or a text such 
 
 @dataclass(frozen=True, eq=False)
 class Opt:
-    """The options of a field, and what is true of its values."""
+    """The options of a field, with its help, default and limits."""
 
-    names: str  # the options as they are typed, with blanks between; none of a parameter that the library alone has
-    help: str  # a sentence that says what the value is
-    usual: str = ""  # the default in words, where its value does not say it
+    names: str  # the options, separated by blanks; empty for a parameter of the library alone
+    help: str  # a sentence that describes the value
+    usual: str = ""  # the default in words, if its value does not show it
     metavar: str = ""  # placeholder of the value in the help
     unit: Unit | None = None
     choices: Iterable[str] = ()  # the only values
     least: float | None = None  # the smallest number
     above: float | None = None  # exclusive lower bound of a number
     most: float | None = None  # the largest number
-    library: str = ""  # the library's sentence, if it is another
-    # Completions of a shell besides the words of `metavar`: names, or their place, for example `datatypes.REDUCTIONS`.
+    library: str = ""  # the library's sentence, if different
+    # Shell completions in addition to the words of `metavar`: names, or their place such as `datatypes.REDUCTIONS`.
     complete: Callable[[], Iterable[str]] | str = ""
     click: Mapping[str, Any] = field(default_factory=dict)  # further arguments of click.Option
 
     @property
     def name(self) -> str:
-        """The option as messages name it."""
+        """The option in messages."""
         names = self.names.split()
         return next((name for name in names if name.startswith("--")), names[0])
 
     def refuse(self, value: Any) -> None:
-        """Raise UsageError for a value that is impossible."""
+        """Raise UsageError for an impossible value."""
         if value is None:
             return
         choices = list(self.choices)
@@ -89,7 +89,7 @@ class Opt:
             raise UsageError(f"{self.name} {_plain(value)} is impossible; give {within}")
 
     def read(self, value: Any) -> Any:
-        """Return a value as a number where it is written with a unit: "5s" is 5.0."""
+        """Return a value with a unit as a number, such as 5.0 for "5s"; other values unchanged."""
         if self.unit and self.unit.read and value is not None:
             return self.unit.read(value, self.name)
         return value
@@ -113,20 +113,20 @@ def _plain(number: Any) -> str:
 
 
 class Word(NamedTuple):
-    """A field of a request that declares a word."""
+    """A declared field of a request."""
 
     name: str
     kind: Any  # its type, without the declaration
     opt: Opt
-    default: Any  # dataclasses.MISSING where a value has to be given
+    default: Any  # dataclasses.MISSING if a value is required
 
     def usual(self, value: Any) -> bool:
-        """Return whether a value is the default, however it is written: 60.0 is "60s"."""
+        """Return whether a value is the default in any notation: 60.0 is "60s"."""
         return bool(self.opt.read(value) == self.opt.read(self.default))
 
 
 def declared(request: Any) -> Mapping[str, Word]:
-    """Return the words of a request by their names."""
+    """Return the declared fields of a request by name."""
     kinds = get_type_hints(request, include_extras=True)
     words = {}
     for each in fields(request):
@@ -138,7 +138,7 @@ def declared(request: Any) -> Mapping[str, Word]:
 
 @dataclass(frozen=True)
 class Request:
-    """A user's request, word by word; UsageError where a word is no choice or a number is out of range."""
+    """A user's request; UsageError for an unknown choice or a number out of range."""
 
     def __post_init__(self) -> None:
         for word in declared(type(self)).values():
@@ -146,7 +146,7 @@ class Request:
 
 
 def takes(request: Callable[P, R]) -> Callable[[Callable[[R], T]], Callable[P, T]]:
-    """Return a decorator: the function of a request gets the request's words as parameters, and their sentences."""
+    """Return a decorator that gives a function the request's fields as parameters and documentation."""
     kinds = get_type_hints(request)
 
     def decorated(function: Callable[[R], T]) -> Callable[P, T]:
@@ -154,7 +154,7 @@ def takes(request: Callable[P, R]) -> Callable[[Callable[[R], T]], Callable[P, T
         def called(*values: P.args, **words: P.kwargs) -> T:
             return function(request(*values, **words))
 
-        # Help and notebooks show the types alone, and not the declarations that Annotated carries.
+        # Help and notebooks show only the types, without the declarations in Annotated.
         signature = inspect.signature(request)
         parameters = [each.replace(annotation=kinds[each.name]) for each in signature.parameters.values()]
         shown = signature.replace(parameters=parameters, return_annotation=get_type_hints(function)["return"])
@@ -167,7 +167,7 @@ def takes(request: Callable[P, R]) -> Callable[[Callable[[R], T]], Callable[P, T
 
 
 def _arguments(words: Mapping[str, Word]) -> Iterator[str]:
-    """Yield the lines of a docstring that say what the words are."""
+    """Yield the docstring lines that describe the fields."""
     forms = dict.fromkeys(word.opt.unit.form for word in words.values() if word.opt.unit)
     yield from textwrap.wrap(" ".join(forms), _WIDTH)
     yield from ("", "Args:") if forms else ("Args:",)

@@ -44,7 +44,7 @@ def measuring_session(request: SweepRequest, usual: Callable[[Sweep], Path | Non
     libraries = _libraries(request, joined)
     platform, sweep = measured_sweep(request, joined, max(1, len(libraries)))
     folder = request.folder or usual(sweep)
-    # Ranks of every library are there at the same time, as Interleaving measures them in turn.
+    # Ranks of all libraries exist at once, as Interleaving measures them in turn.
     ranks: str | MultiLibrary = platform
     if libraries:
         ranks = MultiLibrary(sweep, libraries, folder)
@@ -54,10 +54,10 @@ def measuring_session(request: SweepRequest, usual: Callable[[Sweep], Path | Non
 
 
 def resuming_session(path: Path) -> Session | None:
-    """Return the session that measures what the run of a sweep lacks, in its run file; None where it lacks nothing.
+    """Return the session that resumes the run of a sweep in its run file; None if the run is complete.
 
-    *path* is the run file, or its folder; of a launcher's processes only the first reads it.  RunFileError if it is
-    none, UsageError if it cannot be resumed, or not here.
+    *path* is the run file or its folder; only the first process of a launcher reads it.  RunFileError if it is no run
+    file, UsageError if the run cannot be resumed by these ranks.
     """
     joined = launched()
     if path.is_dir():
@@ -77,10 +77,10 @@ def resuming_session(path: Path) -> Session | None:
 def session_by_ranks(
     platform: str, sweep: Sweep, numbers: Sequence[int], joined: Launched, folder: Path | None
 ) -> Session:
-    """Return the session of a sweep on each of these numbers of ranks, ascending, which measure its cases in turn.
+    """Return the session of a sweep on several numbers of ranks, ascending, which measure its cases in turn.
 
-    The ranks are started `sweep.starts` times, and each start measures one round.  Ranks that a launcher started
-    measure the sweep as it is.  UsageError where some numbers of ranks have fewer cases than others.
+    The ranks are started `sweep.starts` times, and each start measures one round.  Under a launcher the sweep is
+    unchanged.  UsageError if the numbers of ranks have different numbers of cases.
     """
     sweep = replace(sweep, sampling=replace(sweep.sampling, iters=sweep.starts))
     if joined:
@@ -91,12 +91,12 @@ def session_by_ranks(
         starts = [Supervisor(platform, part, folder=folder) for _ in range(sweep.starts)]
         arms.append(Arm(starts, part, counted(ranks, "rank")))
     if len({len(list(arm.sweep.cases())) for arm in arms}) > 1:
-        raise UsageError("some of these sizes are one size for some of the numbers of ranks; give a larger -b or -f")
+        raise UsageError("some of these sizes round to the same size on some numbers of ranks; give a larger -b or -f")
     return Session(Interleaving(platform, arms, first=-1), replace(sweep, ranks=numbers[-1]), None, folder)
 
 
 def everyone(joined: Launched) -> Team:
-    """Return the processes of the launcher, or this one alone."""
+    """Return the team of the launcher's processes, or of this process alone."""
     if not joined:
         return Alone()
     from collbench.measure.worker import world  # the ranks' side
@@ -105,7 +105,7 @@ def everyone(joined: Launched) -> Team:
 
 
 def _content(path: Path, joined: Launched) -> bytes:
-    """Return the bytes of a run file, under a launcher as the first process reads them."""
+    """Return the bytes of a run file; under a launcher the first process reads it for all."""
     team = everyone(joined)
     with team.agreeing():
         content = b"".join(line for _, line in read_lines(path, RunFileError)) if team.leader else b""
@@ -113,7 +113,7 @@ def _content(path: Path, joined: Launched) -> bytes:
 
 
 def _libraries(request: SweepRequest, joined: Launched) -> Sequence[Any]:
-    """Return the libraries to measure; UsageError for one that is not installed, and where there can be none."""
+    """Return the libraries to measure; UsageError if one is not installed or the ranks cannot use it."""
     if request.mpi and request.nccl:
         raise UsageError("--mpi is for ranks on a CPU, and --nccl for ranks on a GPU; leave one out")
     option, platform = ("--nccl", "gpu") if request.nccl else ("--mpi", "cpu")
@@ -134,7 +134,7 @@ def _libraries(request: SweepRequest, joined: Launched) -> Sequence[Any]:
     if request.mpi:
         return [mpi_libraries.find(name) for name in named]
 
-    # Imported here, since only ranks on GPUs need it.
+    # Imported only here, as only ranks on GPUs need it.
     from collbench.platforms.gpu import nccl
 
     return [nccl.find(name) for name in named]
@@ -147,7 +147,7 @@ def predicting_session(
     what_ifs: Sequence[str] = (),
 ) -> Session:
     """Return the session that predicts the request on that system; `usual` as in `measuring_session`."""
-    # Imported here, since the model takes as long as all the rest.
+    # Imported only here, as the model takes as long to load as all the rest.
     from collbench.measure.predicted import Modelled
 
     part, sweep = predicted_sweep(system, request)
@@ -156,7 +156,7 @@ def predicting_session(
 
 
 def run_to_end(session: Session, each: Callable[[Result], object] | None = None) -> Run:
-    """Run the session to its end; the results as a run, whether it is stored or not."""
+    """Run the session to its end, and return the results as a run, stored or not."""
     with started(session):
         for result in session.run():
             if each:

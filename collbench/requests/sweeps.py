@@ -1,7 +1,7 @@
-"""Typed requests: what to measure or predict, parsed and checked once, for the command line and the library alike.
+"""Typed requests for measurements and predictions, for command line and library.
 
-A SweepRequest knows nothing of the machine yet.  `measured_sweep` and `predicted_sweep` make a Sweep of it, which is
-what `collbench.measure` carries out: they look for the platform, count the ranks and hold sizes against memory.
+A SweepRequest is independent of the machine.  `measured_sweep` and `predicted_sweep` convert it to a Sweep for
+`collbench.measure`: they select the platform, count the ranks and check sizes against memory.
 """
 
 import itertools
@@ -34,20 +34,20 @@ from collbench.topology.system import System
 from collbench.units import counted, format_size, parse_duration, parse_size
 
 Launched = tuple[int, int] | None
-"""Rank of this process and number of processes, where an outside launcher (mpirun, srun) started several."""
+"""Rank of this process and number of processes under an outside launcher (mpirun, srun); else None."""
 Named = TypeVar("Named")
 
 MOST_STARTS = 100
 MOST_SAMPLES = 10**7
 MOST_UNALIGN = 511  # elements of eight bytes: less than the guard before a buffer
-SMALLEST_DEFAULT = 2**20  # bytes: if memory is too short even for a default sweep to this size, that is an error
-FURTHEST = 8  # times the largest size of a range that other sizes may be, so that they fit where it does
+SMALLEST_DEFAULT = 2**20  # bytes: too little memory for a default sweep to this size is an error
+FURTHEST = 8  # maximum factor of additional sizes over the largest of the range, so that they fit as well
 LARGEST_PREDICTED = 8 * 2**30  # bytes: where published sweeps end; nothing has to fit in memory
 
 
 @dataclass(frozen=True)
 class SweepRequest(Request):
-    """The request for a sweep: cases to measure or predict, place, implementations, and sampling."""
+    """The request for a sweep: cases, platform or system, implementations, and sampling."""
 
     op: words.Ops = "allreduce"
     _: KW_ONLY
@@ -63,7 +63,7 @@ class SweepRequest(Request):
     also: Annotated[Sequence[int], Opt("", "More sizes in bytes, up to eight times the largest.")] = ()
     iters: Annotated[
         int | None,
-        Opt("-n --iters", "Number of samples, instead of as many as are needed.", least=1, most=MOST_SAMPLES),
+        Opt("-n --iters", "Number of samples, instead of adaptive sampling.", least=1, most=MOST_SAMPLES),
     ] = None
     warmup: Annotated[int, Opt("-w --warmup --warmup_iters", "Untimed samples first.", least=0, most=MOST_SAMPLES)] = 1
     datatype: words.Datatypes = "float"
@@ -72,17 +72,17 @@ class SweepRequest(Request):
     in_place: words.InPlace = False
     unalign: Annotated[
         int,
-        Opt("-u --unalign", "Misalign buffers by so many elements.", metavar="K", least=0, most=MOST_UNALIGN),
+        Opt("-u --unalign", "Misalign buffers by K elements.", metavar="K", least=0, most=MOST_UNALIGN),
     ] = 0
     cudagraph: Annotated[
-        bool, Opt("-G --cudagraph", "On a GPU, time replays of a CUDA graph, not launches.", metavar="0|1")
+        bool, Opt("-G --cudagraph", "On a GPU, time replays of a CUDA graph instead of launches.", metavar="0|1")
     ] = True
     budget: Annotated[
         words.Time, Opt("--budget", "Time for a case, all implementations together.", unit=TIME, most=words.LONGEST)
     ] = "500ms"
     timeout: words.Timeout = "30s"
     spin: Annotated[str, Opt("--spin", "On a CPU, how a rank waits.", choices=SPINS)] = "auto"
-    bind: Annotated[str, Opt("--bind", "Bind ranks to cores; under a launcher, each near its GPU.", choices=BINDS)] = (
+    bind: Annotated[str, Opt("--bind", "Bind ranks to cores; under a launcher, near their GPUs.", choices=BINDS)] = (
         "core"
     )
     starts: Annotated[
@@ -90,7 +90,7 @@ class SweepRequest(Request):
         Opt(
             "--starts",
             "Start the ranks N times, so that ± includes differences between starts.",
-            "3 where that is quick, else 1",
+            "3 if starts are quick, else 1",
             metavar="N",
             least=1,
             most=MOST_STARTS,
@@ -101,7 +101,7 @@ class SweepRequest(Request):
         Opt(
             "--mpi",
             "On a CPU, the MPI libraries to measure, interleaved: mpich, openmpi, intel, ... or a folder.",
-            "the one of mpi4py",
+            "that of mpi4py",
             metavar="LIB[,LIB]",
         ),
     ] = ""
@@ -110,7 +110,7 @@ class SweepRequest(Request):
         Opt(
             "--nccl",
             "On GPUs, the NCCL libraries to measure, interleaved: a release such as 2.30.7, a file, or a folder.",
-            "the one of CuPy",
+            "that of CuPy",
             metavar="LIB[,LIB]",
         ),
     ] = ""
@@ -126,22 +126,22 @@ class SweepRequest(Request):
 
     @property
     def folder(self) -> Path | None:
-        """Where the run is to be stored."""
+        """The folder to store the run in, or None."""
         return Path(self.out) if self.out else None
 
     @property
     def measured(self) -> bool:
-        """Whether ranks of this machine or of a launcher measure, rather than a model of a described system."""
+        """Whether ranks measure, rather than a model of a described system."""
         return self.on in words.places()
 
     @property
     def implementations(self) -> str:
-        """Names and groups with commas."""
+        """Names and groups, separated by commas."""
         return self.impl if isinstance(self.impl, str) else ",".join(self.impl)
 
     @property
     def last(self) -> int | None:
-        """Bytes of the largest message; None for what the platform has by default."""
+        """Bytes of the largest message; None for the platform's default."""
         return self._sizes[1]
 
     @property
@@ -165,7 +165,7 @@ class SweepRequest(Request):
 
     @cached_property
     def _sizes(self) -> tuple[int, int | None, int]:
-        """The smallest size, the largest and the step between sizes in bytes; the step is 0 where none is given."""
+        """The smallest size, the largest size or None, and the step between sizes (0 if not given), in bytes."""
         first = parse_size(self.minbytes, "-b")
         last = parse_size(self.maxbytes, "-e") if self.maxbytes else None
         if last is not None and first > last:
@@ -174,7 +174,7 @@ class SweepRequest(Request):
         return first, last, step
 
     def on_ranks(self, ranks: int, implementations: Sequence[str], largest: int, starts: int = 1) -> Sweep:
-        """Return the sweep on `ranks` ranks; `largest` is the last size in bytes where none was requested."""
+        """Return the sweep on `ranks` ranks; `largest` is the default of the last size in bytes."""
         if not 0 <= self.root < ranks:
             raise UsageError(f"--root {self.root} is no rank; choose from 0 to {ranks - 1}")
         collectives, dtypes, redops = self._kinds
@@ -230,7 +230,7 @@ class PredictRequest(Request):
         Path | str | None,
         Opt(
             "-o --out",
-            "Folder to make for run file and plots; with --fit, the FILE.toml to write a calibration to.",
+            "New folder for run file and plots; with --fit, the FILE.toml for the calibration.",
             metavar="FOLDER|FILE.toml",
             library="New folder in which the run is stored; without it nothing is stored.",
         ),
@@ -244,7 +244,7 @@ class PredictRequest(Request):
 
 
 def split_names(names: words.Names) -> list[str]:
-    """Return the names of a text with commas, or of a sequence; none of an empty one."""
+    """Return the names in a text with commas, or in a sequence."""
     if not names:
         return []
     if isinstance(names, str):
@@ -253,14 +253,14 @@ def split_names(names: words.Names) -> list[str]:
 
 
 def _find_all(names: words.Names, registry: Mapping[str, Named], find: Callable[[str], Named]) -> tuple[Named, ...]:
-    """Return the records of these names, each once; UsageError for one that there is not."""
+    """Return the records with these names, each once; UsageError for an unknown name."""
     if names == "all":
         return tuple(registry.values())
     records: list[Named] = []
     for name in split_names(names) or [""]:
         record = find(name)
         if record not in registry.values():
-            raise UsageError(f"{name!r} is known from other tools only; choose from: {', '.join(registry)}")
+            raise UsageError(f"{name!r} occurs only in reports of other tools; choose from: {', '.join(registry)}")
         if record not in records:
             records.append(record)
     return tuple(records)
@@ -269,9 +269,9 @@ def _find_all(names: words.Names, registry: Mapping[str, Named], find: Callable[
 def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int = 1) -> tuple[str, Sweep]:
     """Return the platform that the ranks run on, and the sweep that they measure.
 
-    `joined` is the rank and the number of processes under an outside launcher; `copies` sets of ranks hold memory at
-    once.  Where `auto` passes over GPUs that cannot be used, a line on stderr says why.  UsageError if the platform
-    does not exist, or cannot do what is requested; PlatformError if the machine has too little memory for the sizes.
+    `joined` is the rank and the number of processes under an outside launcher.  Memory must suffice for `copies` sets
+    of ranks.  If `auto` skips unusable GPUs, a line on stderr gives the reason.  UsageError if the platform does not
+    exist or does not support the request; PlatformError if the machine has too little memory for the sizes.
     """
     _refuse_elsewhere(request)
     with announced_if_slow(DRIVER):
@@ -287,7 +287,7 @@ def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int =
     starts = 1 if joined else request.starts or 0  # 0: as often as is usual
     names = _implementations(request, platform, joined)
 
-    # How far a default sweep goes is a matter of memory, which depends on all the rest of the sweep.
+    # The largest default size depends on memory, and so on all the rest of the sweep.
     def sweep_to(largest: int) -> Sweep:
         return request.on_ranks(ranks, names, largest, starts)
 
@@ -299,7 +299,7 @@ def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int =
     else:
         sweep = _largest_that_fits(sweep_to, platform, sets)
 
-    # All starts of the ranks hold memory at the same time; where that is too much, ranks are started once.
+    # All starts of the ranks hold memory at once; if that is too much, start them once.
     if not starts:
         try:
             _refuse_too_large(sweep, platform, copies * USUAL_STARTS)
@@ -309,7 +309,7 @@ def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int =
 
 
 def _refuse_elsewhere(request: SweepRequest) -> None:
-    """Raise UsageError for words of a described system, on which nothing is measured."""
+    """Raise UsageError for options of described systems, on which nothing is measured."""
     for option, count in (("--nodes", request.nodes), ("--ranks-per-node", request.ranks_per_node)):
         if count is not None:
             raise UsageError(f"{option} goes with a described system, and --on {request.on} is none; leave it out")
@@ -333,7 +333,7 @@ def _ranks(requested: int | None, platform: str, joined: Launched) -> int:
 
 
 def _refuse_if_all_are_skipped(sweep: Sweep) -> None:
-    """Raise Unsupported, with the reasons, if no implementation carries out any case, whatever the hardware."""
+    """Raise Unsupported, with the reasons, if no implementation supports any case on any hardware."""
     reasons: dict[str, None] = {}
     for case in sweep.cases():
         for name in sweep.implementations:
@@ -347,13 +347,13 @@ def _refuse_if_all_are_skipped(sweep: Sweep) -> None:
     few = list(reasons)[:3]
     if len(reasons) > 3:
         few.append("...")
-    raise Unsupported(f"every row would be skipped: {'; '.join(few)}; `collbench list` has what carries out what")
+    raise Unsupported(f"every row would be skipped: {'; '.join(few)}; `collbench list` shows the supported cases")
 
 
 def _implementations(request: SweepRequest, platform: str, joined: Launched) -> tuple[str, ...]:
-    """Return the implementations of the platform; if it has none, say why it is this one and not a preferred one.
+    """Return the implementations of the platform; an error explains why a preferred platform was skipped.
 
-    Under a launcher every process takes the platform that it can, so any of them may raise the error.
+    Under a launcher every process selects its own platform, so any of them may raise the error.
     """
     remark = passed_over(request.on, platform)
     try:
@@ -368,7 +368,7 @@ def _implementations(request: SweepRequest, platform: str, joined: Launched) -> 
 
 
 def passed_over(on: str, platform: str) -> str:
-    """Return a line for the user if `auto` passed over hardware whose driver is there, else ""."""
+    """Return a line for the user if `auto` skipped hardware with an installed driver, else ""."""
     if on != "auto":
         return ""
     for name, kind in platforms().items():
@@ -380,7 +380,7 @@ def passed_over(on: str, platform: str) -> str:
 
 
 def _largest_that_fits(sweep_to: Callable[[int], Sweep], platform: str, copies: int) -> Sweep:
-    """Return the default sweep, cut at what memory allows: the first command must work in a small container too."""
+    """Return the default sweep up to the largest size that fits in memory, even of a small container."""
     last = find_platform(platform).largest
     while True:
         sweep = sweep_to(last)
@@ -400,16 +400,16 @@ def _refuse_too_large(sweep: Sweep, platform: str, copies: int) -> None:
 
 
 def cut_short(request: SweepRequest, sweep: Sweep, platform: str) -> list[str]:
-    """Return a sentence for the user if memory cut the default sweep short, else nothing."""
+    """Return a sentence for the user if memory limited the default sweep, else nothing."""
     largest = sweep.sizes[-1]
     if request.last or largest * 4 > find_platform(platform).largest:
         return []
-    return [f"stopping at {format_size(largest)}: larger messages do not fit in the memory that is free here"]
+    return [f"stopping at {format_size(largest)}: larger messages do not fit in free memory"]
 
 
 def find_system(name: str, others: Sequence[str] = ()) -> System:
-    """Return the preset or described system of that name; UsageError with all choices, `others` among them."""
-    # Imported here, since what is measured needs no described system.
+    """Return the preset or described system with that name; UsageError with all choices, including `others`."""
+    # Imported only here, as measurements need no described system.
     from collbench.topology import files
 
     if not name.endswith(".toml") and name not in files.names():
@@ -418,7 +418,7 @@ def find_system(name: str, others: Sequence[str] = ()) -> System:
 
 
 def predicted_sweep(system: System, request: SweepRequest) -> tuple[System, Sweep]:
-    """Return the part of the system, or the larger system of as many nodes, that is requested; and its sweep."""
+    """Return the requested part of the system, or the system with the requested nodes, and its sweep."""
     part = _ranks_of_each_node(system, request) if request.ranks_per_node else _whole_nodes(system, request)
     names = choose(request.implementations, part.platform)
     return part, request.on_ranks(part.ranks, names, LARGEST_PREDICTED)

@@ -1,6 +1,6 @@
-"""Words that several requests have, each an Annotated type that says its options, its sentence and its limits.
+"""Parameters shared by several requests, and `collbench.read`.
 
-And what functions of the library take as a run, with `collbench.read`.
+Each is an Annotated type with its options, help and limits.
 """
 
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ Time = float | str
 
 MOST_RANKS = 2**30  # of a described system
 LONGEST = 1e7  # seconds: four months
-_SLOWEST = 1000.0  # times, of a rank
+_SLOWEST = 1000.0  # largest factor of a slow rank
 
 
 def places() -> tuple[str, ...]:
-    """Return where ranks are started: `auto` and every platform."""
+    """Return the values of --on for measured ranks: `auto` and every platform."""
     return ("auto", *platforms())
 
 
@@ -42,12 +42,12 @@ Anywhere = Annotated[
     str,
     Opt(
         "--on",
-        "Where the ranks live; on a described system nothing runs, and a model predicts.",
+        "Where ranks run; for a described system a model predicts, and nothing runs.",
         metavar="|".join((*places(), "SYSTEM", "FILE.toml")),
         complete="topology.files.names",
     ),
 ]
-Here = Annotated[str, Opt("--on", "Where the ranks live.", metavar="|".join(places()))]
+Here = Annotated[str, Opt("--on", "Where ranks run.", metavar="|".join(places()))]
 Ops = Annotated[
     Names, Opt("--op", "Collectives, by the names of `collbench list`.", unit=NAMES, complete="collectives.COLLECTIVES")
 ]
@@ -63,10 +63,8 @@ Impls = Annotated[
 ]
 Ranks = Annotated[int | None, _Count("-g --ranks --ngpus", "Number of ranks.", "every GPU, and 2 on a CPU")]
 RanksOfSystem = Annotated[int | None, _Count("-g --ranks --ngpus", "Number of ranks.", "all GPUs of the system")]
-Nodes = Annotated[int | None, _Count("--nodes", "Nodes of a described system.", "as it says, mostly 1")]
-RanksOfNode = Annotated[
-    int | None, _Count("--ranks-per-node", "GPUs to use of each node of a described system.", "all")
-]
+Nodes = Annotated[int | None, _Count("--nodes", "Nodes of a described system.", "as described, mostly 1")]
+RanksOfNode = Annotated[int | None, _Count("--ranks-per-node", "GPUs to use per node of a described system.", "all")]
 Smallest = Annotated[Size, Opt("-b --minbytes", "Smallest message.", unit=SIZE, least=1)]
 Largest = Annotated[Size | None, Opt("-e --maxbytes", "Largest message.", "what memory allows up to 128M", unit=SIZE)]
 LargestPredicted = Annotated[Size | None, Opt("-e --maxbytes", "Largest message.", "8G", unit=SIZE)]
@@ -77,13 +75,15 @@ SizeStep = Annotated[
 Datatypes = Annotated[Names, Opt("-d --datatype", "Element types.", unit=NAMES, complete="datatypes.DATATYPES")]
 Reductions = Annotated[Names, Opt("--redop", "Reductions.", unit=NAMES, complete="datatypes.REDUCTIONS")]
 Root = Annotated[int, Opt("-r --root", "Root rank of collectives that have one.")]
-InPlace = Annotated[bool, Opt("--in-place", "Send from and receive into one buffer.")]
-Timeout = Annotated[Time, Opt("-T --timeout", "Time without progress that fails a case.", unit=TIME, most=LONGEST)]
+InPlace = Annotated[bool, Opt("--in-place", "Use one buffer for sending and receiving.")]
+Timeout = Annotated[
+    Time, Opt("-T --timeout", "Time without progress after which a case fails.", unit=TIME, most=LONGEST)
+]
 Out = Annotated[
     Path | str | None,
     Opt(
         "-o --out",
-        "Folder to make for run file and plots.",
+        "New folder for run file and plots.",
         metavar="FOLDER",
         library="New folder in which the run is stored; without it nothing is stored.",
     ),
@@ -103,30 +103,30 @@ def parse_slow(texts: Sequence[str], ranks: int, usual_factor: float) -> tuple[t
         match = QUANTITY.fullmatch(factor if colon else f"{usual_factor}")
         number = float(match[1]) if match and not match[2] else 0.0
         if not 1 <= number <= _SLOWEST:
-            raise UsageError(f"--slow-rank {text} is slow by no factor; give one from 1 to {_SLOWEST:g}, such as 0:1.5")
+            raise UsageError(f"--slow-rank {text} has no valid factor; give one from 1 to {_SLOWEST:g}, such as 0:1.5")
         slow[int(word)] = number
     return tuple(sorted(slow.items()))
 
 
 RunOrPath = Run | Path | str
-"""A run, or where its file or the folder of it is."""
+"""A run, or the path of its file or folder."""
 
 
 def read(path: Path | str) -> Run:
     """Read a run file, or the one in a folder: header, typed results, and whether it is complete.
 
-    `run.results` has a Measurement, Prediction, Reported, Skipped or Failed a row, and others for steps, training and
-    explanations: times in seconds, sizes in bytes, rates in bytes per second.  `run.rows()` has them as flat records,
-    `run.to_pandas()` and `run.to_arrow()` as a table, where pandas or pyarrow is installed.
+    `run.results` has one result per row: Measurement, Prediction, Reported, Skipped, Failed, or a type for steps,
+    training or explanations.  Times are in seconds, sizes in bytes, rates in bytes per second.  `run.rows()` returns
+    flat records, `run.to_pandas()` and `run.to_arrow()` a table if pandas or pyarrow is installed.
 
     Args:
         path: The run file, or its folder.
 
     Returns:
-        The run.  Rows that cannot be read are warned of, and stand in `run.left_out`.
+        The run.  A warning names rows that cannot be read; `run.left_out` contains them.
 
     Raises:
-        RunFileError: This is no run file; the message names file and line.
+        RunFileError: The file is no run file; the message names file and line.
 
     >>> import collbench
     >>> run = collbench.read("results/cpu-2-ranks")

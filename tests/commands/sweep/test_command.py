@@ -153,7 +153,7 @@ def test_the_default_sweep_ends_where_memory_does(monkeypatch: pytest.MonkeyPatc
     request = SweepRequest(on="cpu")
     _, sweep = measured_sweep(request)
     assert 2**20 <= sweep.sizes[-1] < cpu.PLATFORM.largest
-    assert "larger messages do not fit in the memory that is free here" in cut_short(request, sweep, "cpu")[0]
+    assert "larger messages do not fit in free memory" in cut_short(request, sweep, "cpu")[0]
     with pytest.raises(PlatformError, match=r"need .* of shared memory and this machine has"):
         measured_sweep(SweepRequest(on="cpu", maxbytes="128M"))
 
