@@ -88,7 +88,7 @@ def test_the_first_line_says_what_a_what_if_changes(here: Command, tmp_path: Pat
     _, (size, before, after, most) = rows
     answer = done.stdout.splitlines()[2]
     assert answer.startswith(f"answer: with nic.rate=25 operations should take {rows[0][3]} .. {most} as long; ")
-    assert answer.endswith(f"allreduce of {size} by nccl: {before} -> {after}")
+    assert answer.endswith(f"allreduce of {size} by nccl, {before} -> {after}")
     found = json.loads(here("predict", *few[:-1], "again", "--what-if", "nic.rate=25", "--json", "-").stdout)
     assert f"answer: {found['answer']}" == answer
     header = read(tmp_path / "again").header.topology

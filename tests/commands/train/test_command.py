@@ -123,7 +123,7 @@ def test_the_first_line_answers_as_the_first_row_does_and_rows_stand_in_the_orde
         assert other > 0.98 * one
         begin = begin if other <= 1.012 * begin else other
         assert other >= one or less <= more
-    assert "Fastest first; layouts within 1 %" in done.stderr
+    assert "Fastest first; of layouts within 1 %" in done.stderr
 
 
 def test_a_plan_takes_one_system_and_a_part_of_a_name(here: Command) -> None:
