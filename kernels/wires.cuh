@@ -1,4 +1,4 @@
-// Formats that are narrower than the fp32 they stand for: how a group of elements is written to a wire, and read back.
+// Formats narrower than fp32: how a group of elements is written to a wire, and read back.
 //
 // Compile with -DWIRE=<struct>: the names stand in collbench/datatypes.py, with what each format may be wrong by.
 //

@@ -11,10 +11,8 @@ from tools import ROOT
 SHORTEST = 30  # characters of a clause that is long enough
 HEAD = """# Where everything is
 
-Every module with the beginning of its docstring, by package, from the bottom of the package to its top. A package
-imports from those above it on this page (the modules of `collbench/` itself, `host/` and `present/` are one floor), and
-a command from few others (`tests/test_layers.py`); each has a `command.py`, too. `python -m tools.pages file-map`
-writes this page; edit the docstrings. [Architecture](architecture.md) follows `--ranks` and a measured time.
+Every module with the first line of its docstring, written by `python -m tools.pages file-map`. A package imports from
+those above it on this page; [architecture](architecture.md) explains them. Each command also has a `command.py`.
 """
 
 

@@ -10,12 +10,10 @@ from tools import ROOT
 
 HEAD = """# Options
 
-Written by `python -m tools.pages options` from the commands; `collbench COMMAND --help` shows the same, with
-examples. An option has the same meaning in every command that has it. TIME is `500ms`, `5s`, `2min` or `12h`; a number
-alone is in seconds. SHARE is `5%` or `0.05`, SIZE is in bytes or `64K`, `1.5G`. An option that an earlier table of this
-page has in the same words is only named below the table. Other pages list the [variables of the
-environment](measuring.md#variables-of-the-environment), the [exit statuses](measuring.md#exit-statuses) and the
-[programs of nccl-tests](formats.md#the-programs-of-nccl-tests).
+Written by `python -m tools.pages options`; `collbench COMMAND --help` adds examples. TIME is `500ms`, `5s`, `2min` or
+`12h` (a number alone: seconds), SHARE `5%` or `0.05`, SIZE bytes or `64K`, `1.5G`. An option that an earlier table has in
+the same words is only named below a table. See also [variables](measuring.md#variables-of-the-environment), [exit
+statuses](measuring.md#exit-statuses) and [programs of nccl-tests](formats.md#the-programs-of-nccl-tests).
 """
 
 

@@ -1,4 +1,4 @@
-// The few words of CUDA that the kernels use, for a C++20 compiler: the same .cu files then run on a CPU.
+// The parts of CUDA that the kernels use, for a C++20 compiler, so that .cu files run on a CPU.
 //
 // Two forms.  The plain one is what `collbench` measures: a rank is a process and its grid is one block of one
 // thread, so indices are constants, a barrier is nothing, and loops vectorise.  With -DHOST_GRID every CUDA thread is

@@ -1,4 +1,4 @@
-// The stress check of one rank of a CPU: what kernels/check.cu does to the stretches of a call, in a loop round the calls.
+// The stress check of a CPU's rank: kernels/check.cu in a loop of calls.
 #pragma once
 
 // A block that is received: where it starts in the receive buffer, whose it is, and where it starts in that one's input.
