@@ -1,7 +1,6 @@
-"""What collbench's commands do, as functions: `collbench.sweep`, `predict`, `read`, `check`, `compare`, `plot`.
+"""The commands as functions: `collbench.sweep`, `predict`, `read`, `check`, `compare`, `plot`.
 
-Their errors are those of the commands, with the words of the library: `ranks=999` where a user of the command line
-wrote `--ranks 999`.
+They raise the commands' errors with names of parameters: `ranks=999` instead of `--ranks 999`.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""From requests to sessions, which measure or predict them."""
+"""Sessions that measure or predict requests."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,17 +26,17 @@ from collbench.units import counted
 
 
 class Unopened(NamedTuple):
-    """A session that has not been entered yet, and what its user should know of it."""
+    """A session before it is entered, with remarks for the user."""
 
     session: Session
     remarks: list[str]
 
 
 def measuring_session(request: SweepRequest, usual: Callable[[Sweep], Path | None] = lambda sweep: None) -> Unopened:
-    """Return the session that measures the request, with the ranks of an outside launcher if there are any.
+    """Return the session that measures the request, with the ranks of an outside launcher if started by one.
 
-    *usual* returns where the run of a sweep is stored if the request does not say it, or None to store nothing.
-    UsageError if the request makes no sweep on this machine.
+    *usual* returns the default folder for the run of a sweep, or None to store nothing.  UsageError if this machine
+    cannot measure the request.
     """
     if wrong := complaint():
         raise UsageError(wrong)
