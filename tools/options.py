@@ -11,8 +11,8 @@ from tools import ROOT
 HEAD = """# Options
 
 Written by `python -m tools.pages options`; `collbench COMMAND --help` adds examples. TIME is `500ms`, `5s`, `2min` or
-`12h` (a number alone: seconds), SHARE `5%` or `0.05`, SIZE bytes or `64K`, `1.5G`. An option that an earlier table has in
-the same words is only named below a table. See also [variables](measuring.md#variables-of-the-environment), [exit
+`12h` (a number alone: seconds), SHARE `5%` or `0.05`, SIZE bytes or `64K`, `1.5G`. An option that an earlier table has
+in the same words is only named below a table. See also [variables](measuring.md#variables-of-the-environment), [exit
 statuses](measuring.md#exit-statuses) and [programs of nccl-tests](formats.md#the-programs-of-nccl-tests).
 """
 

@@ -3,8 +3,8 @@
 Every formula is a function; its parameters name other formulas or inputs.  `search.evaluate` evaluates them in the
 order of this file.  Arguments are numbers, or arrays with a number per layout; `network` is a curves.Network.
 
-Sources: tensor parallelism and stages by Narayanan et al. 2021 (arXiv:2104.04473), section 3, sequence parallelism by
-Korthikanti et al. 2022 (arXiv:2205.05198), section 4.2.2; sharded weights and gradients by Rajbhandari et al. 2020
+Sources: tensor parallelism and stages, Narayanan et al. 2021 (arXiv:2104.04473), section 3.  Sequence parallelism,
+Korthikanti et al. 2022 (arXiv:2205.05198), section 4.2.2.  Sharded weights and gradients, Rajbhandari et al. 2020
 (ZeRO, arXiv:1910.02054), section 7.
 """
 

@@ -4,8 +4,8 @@ Every formula is a function; its parameters name other formulas or inputs.  `sea
 order of this file.  Arguments are numbers, or arrays with a number per layout.
 
 Seconds are for one layer and micro-batch on a GPU, from its FLOPs and its memory traffic.  Bytes are for the GPU with
-the largest need: its share of the weights, and micro-batches in flight.  Sources: weights, gradients and states by
-Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054), section 3; activations by Korthikanti et al. 2022 (arXiv:2205.05198),
+the largest need: its share of the weights, and micro-batches in flight.  Sources: weights, gradients and states,
+Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054), section 3; activations, Korthikanti et al. 2022 (arXiv:2205.05198),
 section 4.
 """
 

@@ -1,6 +1,6 @@
 """`asynchronous`: every rank updates shared weights when ready, within a staleness bound.
 
-Stale synchronous parallel (Ho et al., NIPS 2013) on a parameter server (Li et al., OSDI 2014): the weights are in the
+Stale synchronous parallel (Ho et al., NIPS 2013) on a parameter server (Li et al., OSDI 2014).  The weights are in the
 memory of rank 0, and all ranks of a machine load and store them under one lock.
 
 Before its step c, a rank waits until all others have made step c - 1 - s.  Before it applies step c, it waits until all

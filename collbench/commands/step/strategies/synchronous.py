@@ -3,8 +3,8 @@
 Synchronous SGD adds the gradients of all ranks after every step, and each rank makes the same step.  In local SGD every
 rank makes steps alone, and the weights are averaged every few steps (Stich, ICLR 2019).
 
-The synchronous strategies differ in how they add gradients: by the MPI library, around a ring (Patarasuk & Yuan, 2009),
-or on rank 0 (the synchronous half of the parameter server of Li et al., OSDI 2014).
+The synchronous strategies add gradients by the MPI library, around a ring (Patarasuk & Yuan, 2009), or on rank 0 (the
+synchronous half of the parameter server of Li et al., OSDI 2014).
 """
 
 import time
