@@ -1,12 +1,6 @@
-<<<<<<< HEAD
 """collbench's commands as functions: `collbench.sweep`, `predict`, `read`, `check`, `compare`, `plot`.
 
 They raise the commands' errors, which name parameters instead of options: `ranks=999`, not `--ranks 999`.
-=======
-"""The commands as functions: `collbench.sweep`, `predict`, `read`, `check`, `compare`, `plot`.
-
-They raise the commands' errors with names of parameters: `ranks=999` instead of `--ranks 999`.
->>>>>>> w67-c5
 """
 
 import re

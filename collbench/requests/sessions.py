@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """Sessions, made from requests, that measure or predict."""
-=======
-"""Sessions that measure or predict requests."""
->>>>>>> w67-c5
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -30,28 +26,17 @@ from collbench.units import counted
 
 
 class Unopened(NamedTuple):
-<<<<<<< HEAD
     """A session that has not been entered yet, with remarks for the user."""
-=======
-    """A session before it is entered, with remarks for the user."""
->>>>>>> w67-c5
 
     session: Session
     remarks: list[str]
 
 
 def measuring_session(request: SweepRequest, usual: Callable[[Sweep], Path | None] = lambda sweep: None) -> Unopened:
-<<<<<<< HEAD
     """Return the session that measures the request, with an outside launcher's ranks if it started any.
 
     *usual* returns the default folder of a sweep's run, or None to store nothing. UsageError if this machine cannot
     carry out the request.
-=======
-    """Return the session that measures the request, with the ranks of an outside launcher if started by one.
-
-    *usual* returns the default folder for the run of a sweep, or None to store nothing.  UsageError if this machine
-    cannot measure the request.
->>>>>>> w67-c5
     """
     if wrong := complaint():
         raise UsageError(wrong)
