@@ -249,7 +249,6 @@ Collbench = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package that has one more of everything."""
     home = tmp_path_factory.mktemp("copy")
     shutil.copy(ROOT / "pyproject.toml", home)
     put(home / "use.py", USE)
@@ -277,8 +276,6 @@ def variables(home: Path) -> dict[str, str]:
 
 @pytest.fixture
 def collbench(variables: dict[str, str], tmp_path: Path) -> Collbench:
-    """Runs `collbench ...` of the copy, and gives what it printed."""
-
     def run(*arguments: str, status: int = 0) -> str:
         done = carried_out(tmp_path, variables, *arguments)
         assert done.returncode == status, done.stderr

@@ -136,7 +136,6 @@ SLACK = 100  # lines that a folder may grow by before its limit is looked at
 
 
 def lines_in(folder: str) -> int:
-    """The lines of Python below a folder; of kernels all lines."""
     sources = (ROOT / folder).rglob("*.[ch]*" if folder == "kernels" else "*.py")
     return sum(path.read_text(encoding="utf-8").count("\n") for path in sources)
 

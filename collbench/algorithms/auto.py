@@ -38,7 +38,6 @@ def _home(platform: Platform, case: Case) -> Platform:
 
 
 def _prepare(case: Case, platform: Platform) -> Prepared:
-    """Prepare the first that the hardware supports."""
     refused = []
     for name in expected(case, platform):
         # If a grid does not fit on one process, all must try the next candidate.

@@ -270,7 +270,6 @@ def _slower(margin: float) -> str:
 
 
 def _counted(kind: type, lines: Sequence[Row | Together | Unmatched]) -> str:
-    """Return the number of regressions of one kind in words."""
     if kind is Unmatched:
         return f"{counted(len(lines), 'row')} wrong or failed"
     noun, more = ("curve", " on average") if kind is Together else ("row", "")

@@ -36,7 +36,6 @@ def measured(times: Times, halfwidth: float = 0.0, name: str = "mpi", ranks: int
 
 
 def predicted(times: Times, factor: float = 2.0, name: str = "nccl", ranks: int = 2) -> list[Prediction]:
-    """Bands from a half to twice, or as the factor says."""
     return [
         Prediction(case(nbytes=nbytes, ranks=ranks), name, seconds, seconds / factor, seconds * factor, "ring", "ll")
         for nbytes, seconds in times.items()

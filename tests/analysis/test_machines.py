@@ -63,7 +63,6 @@ def checked(run: Run | Path, **options: object) -> CheckResult:
 
 
 def hint(run: Run) -> str:
-    """What to give after --on, as `check` and `diagnose` print it."""
     with pytest.raises(UsageError) as error:
         machine(run, None)
     return str(error.value)

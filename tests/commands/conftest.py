@@ -54,7 +54,6 @@ def write_run(folder: Path, *results: CaseResult, status: int | None = 0, **head
 
 @pytest.fixture
 def broken_ring(tmp_path: Path) -> Path:
-    """Kernels of which ring-flags leaves the rest of a message out."""
     kernels = shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
     right, wrong = "count - tail, world.ranks);", "0, world.ranks);"
     text = (kernels / "ring.cu").read_text()

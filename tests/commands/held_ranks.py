@@ -39,5 +39,4 @@ def held(folder: Path, *runs: str, rows: int) -> dict[str, str]:
 
 
 def go(folder: Path) -> None:
-    """Let them measure on, and whoever is started in their place."""
     (folder / "go").touch()

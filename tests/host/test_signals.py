@@ -84,7 +84,6 @@ def test_another_thread_leaves_signals_as_they_are() -> None:
 
 
 def ended_by(number: int, script: str) -> tuple[int, str, str]:
-    """Status, output and errors of a process that runs the script."""
     head = f"import os, signal, sys, time\nfrom collbench.host import signals\nnumber = {number}\n"
     command, surroundings = [sys.executable, "-c", head + script], os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=False)

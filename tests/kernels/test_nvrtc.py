@@ -45,7 +45,6 @@ def of_architecture(arch: int) -> list[Program]:
 
 
 def of_type(dtype: str) -> list[Program]:
-    """Every program of it, and every reduction where those are computed."""
     redops = dict.fromkeys(ARITHMETIC, ("none", *REDUCTIONS))
     return [(*one, dtype, redop, 90) for one in BETWEEN_DEVICES for redop in redops.get(one[0], ("avg",))]
 

@@ -156,7 +156,6 @@ def stressed(platform: ToyPlatform, rung: int) -> tuple[list[Any], list[StressPl
 
 
 def timed_with(platform: ToyPlatform, seconds: Callable[[Prepared, int, float], float]) -> ToyPlatform:
-    """The platform with the seconds of an operation changed by that."""
     time = platform.clock.time
     platform.clock.time = lambda prepared, launches: seconds(prepared, launches, time(prepared, launches))  # type: ignore[method-assign]
     return platform
@@ -336,7 +335,6 @@ def test_short_operations_are_repeated_until_a_sample_is_long_enough() -> None:
 
 
 def by_launches(platform: ToyPlatform, seconds: Callable[[int], float]) -> Callable[[], float]:
-    """Seconds of an operation by how many are in its sample."""
     return lambda: seconds(platform.log[-1][1])
 
 

@@ -43,7 +43,6 @@ def takes(factor: float = 1.0, lost: Sequence[int] = (), off_core: float = 0.0) 
 def started(
     monkeypatch: pytest.MonkeyPatch, count: int, *answers: Answer | None, existing: Sequence[Result] = ()
 ) -> tuple[interleave.Starts, list[Acted]]:
-    """So many starts of ranks that answer so; None cannot start."""
     made: list[Acted] = []
 
     def make(platform: str, wanted: Sweep, folder: Path | None = None) -> Acted:

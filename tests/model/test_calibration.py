@@ -25,7 +25,6 @@ MACHINE = Calibration(latency=1.3, filling=1.2, rate=0.93)
 
 
 def run_of(system: System, how: Calibration | None) -> Run:
-    """What a machine like the model with these factors would measure."""
     rows = []
     for name in ("allreduce", "allgather"):
         for row in curve(system, [case(name, size, ranks=system.ranks) for size in SIZES], calibration=how):

@@ -53,7 +53,6 @@ class TCPStore:  # as torch's: a key is set by anybody, and whoever gets it wait
 
 @pytest.fixture(autouse=True)
 def _on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All processes are here, so that nothing listens to the network."""
     for name, value in (("WORLD_SIZE", "3"), ("RANK", "0"), ("LOCAL_WORLD_SIZE", "3")):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(Folder, "settling", 0.05)

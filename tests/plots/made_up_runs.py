@@ -34,6 +34,5 @@ MADE_UP = {"curves": swept(), "timeline": explained(), **of_commands()}
 
 
 def run(*results: Result, name: str = "run.jsonl") -> Run:
-    """A run that was read from a file of that name."""
     header = Header.from_json({"topology": {"name": "2 sockets"}})
     return Run(Path(name), header, results, True)

@@ -58,7 +58,6 @@ def predicted(*implementations: str, ranks: int = 4, system: str = "DGX", platfo
 
 
 def drawn(kind: str, *runs: Run, said: list[str] | None = None, **request: Any) -> Figure:
-    """The figure of that file name; ticks have no labels yet."""
     say = [].append if said is None else said.append
     return dict(curves.figures(runs, PlotRequest(views=[kind.split("-")[-1]], **request), say))[kind]
 

@@ -43,7 +43,6 @@ SLICED = Gpu("NVIDIA H100 MIG 1g.10gb", uuid=f"{SLICE}0", capability="9.0", pcie
 
 
 def on(name: str, ranks: int, collective: str = "allreduce", nodes: int = 1) -> Run:
-    """A predicted run on a preset: 50 GB/s and 10 us."""
     found = []
     for of in (case(size, collective, ranks=ranks) for size in FEW):
         seconds = 10e-6 + of.nbytes / 50e9

@@ -57,7 +57,6 @@ def words() -> Iterator[Word]:
 
 
 def parsed(*arguments: str) -> dict[str, object]:
-    """What a command of the made-up request makes of these arguments."""
     command = click.Command("made-up", params=options_of(MadeUp))
     return command.make_context("made-up", [*arguments]).params
 

@@ -234,7 +234,6 @@ def _nodes(folder: Path, judge: Judge | None) -> Iterator[FleetNode]:
 
 
 def _joined(parts: list[FleetNode]) -> FleetNode:
-    """Join the parts of a node: each time comes from the newest part that has it."""
     parts.sort(key=lambda part: part.modified)
     curves: dict[FleetCurve, dict[int, float]] = defaultdict(dict)
     for curve, times in chain.from_iterable(part.curves.items() for part in parts):

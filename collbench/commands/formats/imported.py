@@ -152,5 +152,4 @@ class Imported:
 
 
 def _as(kind: type[Narrowed], more: Narrowed) -> Narrowed:
-    """Return the part of a record that a header keeps."""
     return kind(**{field.name: getattr(more, field.name) for field in fields(kind)})

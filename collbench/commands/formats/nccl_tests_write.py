@@ -253,7 +253,6 @@ def _root(case: Case) -> int:
 
 
 def _printed(result: Observed | None) -> Mapping[str, Any]:
-    """Return the words of another tool for a result."""
     return result.printed if isinstance(result, Reported) else {}
 
 

@@ -191,7 +191,6 @@ def _usual(environment: Mapping[str, str]) -> MpiKind:
 
 
 def _program(name: str, environment: Mapping[str, str]) -> str:
-    """Return the program of a launcher; UsageError if it is missing or unusable."""
     if name in KINDS:
         return str(find(name, environment).launcher)
     if name == "srun" and not environment.get("SLURM_JOB_ID"):

@@ -111,7 +111,6 @@ def _passes(results: Iterable[Result]) -> Iterator[list[StepRow]]:
 
 
 def _curves_of_pass(rows: Sequence[StepRow]) -> Iterator[ScalingCurve]:
-    """Yield a curve for each implementation with rows above the fewest ranks."""
     fewest = min(row.case.ranks for row in rows)
     bases = {row.implementation: row for row in rows if row.case.ranks == fewest}
     for name in dict.fromkeys(row.implementation for row in rows if row.case.ranks > fewest):

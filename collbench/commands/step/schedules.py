@@ -167,7 +167,6 @@ def _begin_and_finish(parts: Parts) -> RunStep:
 
 @cache
 def _computing_thread() -> "queue.SimpleQueue[Callable[[], None]]":
-    """Start this process's computing thread, and return its queue of tasks."""
     tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
     def work() -> None:
@@ -208,7 +207,6 @@ def _thread(parts: Parts) -> RunStep:
 
 
 def _cores_shared(ranks: int) -> str:
-    """Return a caveat if threads share cores, else ""."""
     cores = len(usable_cores())
     return f"{2 * ranks} threads on {counted(cores, 'core')}" if cores < 2 * ranks else ""
 

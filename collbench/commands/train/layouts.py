@@ -64,7 +64,6 @@ class Layout:
 
 
 def _usual(chunks: int) -> str:
-    """Return the default schedule of stages with `chunks` chunks."""
     return "interleaved" if chunks > 1 else "1f1b"
 
 

@@ -32,7 +32,6 @@ def noise(generator: np.random.Generator, shape: tuple[int, ...], memory: float 
 
 
 def run(samples: Any, header: dict[str, Any] | None = None, rounds: tuple[int, ...] = ()) -> Run:
-    """A run of (implementations, sizes, samples) factors on a plausible curve."""
     results = [
         Measurement(
             CASES[place], NAMES[which], "cpu", 1, tuple(samples[which, place] * (1e-6 + size / 1e9)), rounds=rounds

@@ -82,7 +82,6 @@ def test_ranks_that_share_a_gpu_are_told_the_bandwidth_of_the_array() -> None:
 
 
 def verdict(*sizes: CheckedSize, word: Word = Word.OK, where: str = "8 x H100", ops: str = "allreduce") -> CheckResult:
-    """The verdict on a curve of these sizes, or on nothing."""
     curves = (CheckedCurve(sizes, word, sight=Sight(1.3, (math.nan, 1.6, 1.4))),) if sizes else ()
     return CheckResult(where, f"the model of {where}", tuple(ops.split(",")), curves, seconds=3.0)
 

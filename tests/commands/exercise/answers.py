@@ -33,7 +33,6 @@ class Answer:
         return folder
 
     def judged(self, folder: Path) -> Judgement:
-        """As `collbench exercise check` judges it; timed only where that decides."""
         verdict = judge.judge(self.exercise, self.write(folder))
         if verdict.passed and self.exercise.beats:
             return judge.timed(self.exercise, folder, budget=0.2)
@@ -58,7 +57,6 @@ def answers(exercise: Exercise) -> Iterator[Answer]:
 
 
 def changed(text: str, changes: list[tuple[str, str]]) -> str:
-    """A text with each old part, which stands there once, replaced."""
     for old, new in changes:
         assert text.count(old) == 1, (text.count(old), old)
         text = text.replace(old, new)

@@ -22,7 +22,6 @@ MEET = EVERY[0]
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is noted in the home of whoever runs the tests."""
     monkeypatch.setenv("COLLBENCH_STATE", str(tmp_path / "state"))
 
 

@@ -89,7 +89,6 @@ GOLDENS = {name: replace(golden, format=kind) for kind, files in _BY_FORMAT.item
 
 
 def golden_tests(name: str) -> list[ImportedTest]:
-    """The tests of a golden, its format told from its content."""
     return list(read_tests(load(DATA / name), Hints(GOLDENS[name].given)))
 
 

@@ -248,5 +248,4 @@ def test_whatever_stands_in_a_member_ends_in_results_or_in_an_error_of_ours() ->
 
 
 def json_members(text: str) -> Iterator[str]:
-    """The names in it as they stand there, with their colons."""
     yield from (match[0] for match in re.finditer(r'"[\w ]+"\s*:\s*', text))

@@ -50,7 +50,6 @@ def program(folder: Path, name: str, says: str = "") -> Path:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Path]:
-    """Every launcher, each in its folder, without torch; programs by launcher."""
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python" / "bin" / "python"))
     monkeypatch.setitem(made_up.SAYS, "cray", "PALS mpiexec version 1.3.4")
     monkeypatch.setitem(made_up.MARKS, "cray", b"\0CRAY MPICH version %s\0")

@@ -25,7 +25,6 @@ MEASURED = {"sweep": "cpu-2-ranks", "explain": "cpu-2-ranks-explained"}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder in which everything is measured, and nothing is broken."""
     for part, run in MEASURED.items():
         (tmp_path / "out" / part).mkdir(parents=True)
         shutil.copy(ROOT / "results" / run / NAME, tmp_path / "out" / part / NAME)

@@ -18,7 +18,6 @@ from tests.plots.made_up_runs import MADE_UP
 
 
 def write_run(folder: Path, measured: bool = True, implementations: tuple[str, ...] = ("mpi",)) -> Path:
-    """The run file of a sweep: four sizes of each implementation."""
     rows: list[Row] = []
     for nbytes, name in product((64, 256, 1024, 4096), implementations):
         good = measurement(name, collective="broadcast", nbytes=nbytes)

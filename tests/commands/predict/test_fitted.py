@@ -34,7 +34,6 @@ def run_file(folder: Path, sizes: int = 10, topology: str = "a", slope: float = 
 
 
 def scattered(place: int, name: str, seconds: float) -> Measurement:
-    """Nine samples that lie up to 2 % around a time."""
     samples = tuple(seconds * (1 + 0.01 * (sample % 5 - 2)) for sample in range(place, place + 9))
     return Measurement(case(nbytes=8 * 4**place), name, "cpu", 1, samples)
 

@@ -32,7 +32,6 @@ def curve(factor: float = 1.0, wrong: int | None = 0, ranks: int = 8) -> list[Re
 
 
 def outcome(page: str) -> list[tuple[str, str]]:
-    """Subjects and words of what stands above everything else, in order."""
     top = page[: page.index("<main>")]
     return re.findall(r'<span class="word \w+">(\w+)</span> <strong>(\w+):</strong>', top)
 

@@ -43,7 +43,6 @@ def plain(count: int) -> Members:
 
 
 def gpus(hosts: str, per_leaf: int) -> Members:
-    """GPUs, of a letter each, which is that of their host."""
     places = [hosts[:rank].count(host) for rank, host in enumerate(hosts)]
     leaves = [sorted(set(hosts)).index(host) // per_leaf for host in hosts]
     units = {"node": hosts, "rail": [f"rail {each}" for each in places], "leaf": [f"leaf {each}" for each in leaves]}

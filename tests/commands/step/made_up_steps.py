@@ -95,7 +95,6 @@ def overlapped() -> list[Result]:
 
 
 def late(ranks: int = 3, slow: float = 1.5, steps: int = 1600, parts: int = 16) -> list[Result]:
-    """Rank 1 computes so many times as long as the others."""
     computing = quiet(np.random.default_rng(1), ranks, steps)
     computing[1] *= slow
     made = tuple(series(part) for part in np.array_split(computing, parts, axis=1))

@@ -25,7 +25,6 @@ WAITING = ("step", "scale", "--on", "cpu", "--ranks", "2", *STEPS)
 
 
 def carried_out(here: Command, folder: Path, *words: str, **variables: str) -> tuple[str, Run]:
-    """What a command printed that worked, and the run in `out`."""
     done = here(*words, **variables)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout, read(folder / "out")

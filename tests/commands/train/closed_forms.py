@@ -55,7 +55,6 @@ def layer_activations(s: int, b: int, h: int, a: int, t: int, kind: str) -> floa
 
 
 def layers_in_flight(L: int, p: int, v: int) -> float:
-    """Whose activations the first stage keeps; the same paper, section 4.2.3."""
     return L * (1 + (p - 1) / (p * v)) if v > 1 else float(L)
 
 
@@ -76,7 +75,6 @@ def bubble_share(p: int, v: int, m: int) -> float:
 
 
 def zero_bubble(p: int, forward: float, backward: float, weights: float) -> float:
-    """Seconds of ZB-H1's bubble; Qi et al. 2023, arXiv:2401.10241, table 1."""
     return (p - 1) * (forward + backward - weights)
 
 

@@ -25,7 +25,6 @@ def test_sums_are_rounded_once_however_far_terms_are_apart(terms: list[float], r
 
 
 def rounded(dtype: Datatype, numbers: Array) -> Array:
-    """Numbers of float64 as the nearest of the type, in float64."""
     if dtype.name != "bfloat16":
         return numbers.astype(dtype.storage).astype(np.float64)
     bits = numbers.astype(np.float32).view(np.uint32).astype(np.uint64)

@@ -15,7 +15,6 @@ KEPT = [".".join(map(str, numbers)) for numbers in RELEASES]
 
 
 def cell(system: System, version: str, algorithm: str, protocol: str, collective: str = "allreduce") -> Option | None:
-    """Of the table of a release; None where it has none."""
     every = table(replace(system, nccl=version), collective)
     return next((option for option in every if (option.algorithm, option.protocol) == (algorithm, protocol)), None)
 

@@ -25,7 +25,6 @@ VERSION_1 = {  # Docker shows the container's group at the mount, under a path t
 
 
 def group(limit: object, used: object) -> dict[str, str]:
-    """A control group of version 2, as a container sees it."""
     files = {"memory.max": str(limit), "memory.current": str(used)}
     return {"proc/self/cgroup": "0::/\n"} | {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
 

@@ -17,7 +17,6 @@ Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 @pytest.fixture
 def shared() -> tuple[Monitor, Numbers]:
-    """A monitor in memory that children share, and numbers behind it."""
     memory = mmap.mmap(-1, 4096)
     monitor = Monitor(np.frombuffer(memory, np.uint8).ctypes.data)
     monitor.prepare()

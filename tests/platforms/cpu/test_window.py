@@ -59,7 +59,6 @@ def test_ranks_of_several_machines_share_within_theirs_alone() -> None:
 
 
 def maps(pid: int | str) -> set[int]:
-    """The shared memory named by us that a process maps: inodes."""
     try:
         lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
     except OSError:

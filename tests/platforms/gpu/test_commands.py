@@ -17,7 +17,6 @@ OPERATION, FILE = "operation", "NCCL_DEBUG_FILE"  # in which NCCL hangs; the var
 
 
 def joined(folder: Path) -> Topology:
-    """What the header of the run there says of the GPUs."""
     topology = discovered(read(folder))
     assert topology
     return topology

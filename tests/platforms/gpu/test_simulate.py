@@ -26,8 +26,6 @@ def extension(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def opened(opened: Open) -> Open:
-    """The platform for NCCL, on GPUs with an NCCL that simulates."""
-
     def open_on(simulation: Simulation, ranks: int = 2) -> Any:
         return opened(Machine(2, simulation=simulation), ranks=ranks, implementations=("nccl",))
 

@@ -237,7 +237,6 @@ def samples_of(job: SgdJob, rank: int) -> Samples:
 
 
 def _teach(job: SgdJob, inputs: Floats) -> Floats:
-    """Return the teacher network's outputs for inputs."""
     draws, teacher = np.random.default_rng(_TEACHER), replace(job, hidden=_TEACHER_UNITS)
     weights = _random_weights(teacher, draws, _TEACHER_GAIN)
     layers(teacher, weights)[1][:] = draws.normal(size=_TEACHER_UNITS) / 2

@@ -307,7 +307,6 @@ class Communicators:
         return kind(f"NCCL did not {doing} within {self._timeout:.0f} s{_more('INFO', 'how far it came')}")
 
     def _give_up(self) -> None:
-        """Note that NCCL hangs."""
         # Nothing of this is ever freed: CuPy would have NCCL wait for its streams, and so for what hangs.
         self.hung = True
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
