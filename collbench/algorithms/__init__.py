@@ -62,7 +62,7 @@ class Implementation:
         if case.collective.name not in self.collectives:
             raise Unsupported(f"{self.name} carries out {', '.join(self.collectives)} only")
         if case.ranks < case.collective.least_ranks:
-            raise Unsupported(f"{case.collective.name} takes {case.collective.least_ranks} ranks")
+            raise Unsupported(f"{case.collective.name} needs {case.collective.least_ranks} ranks or more")
         if case.in_place and case.collective.in_place is None:
             raise Unsupported(f"{case.collective.name} has no in-place form")
         self.supports(case)

@@ -185,7 +185,7 @@ def _enqueue(platform: Platform, steps: Sequence[Step], ranks: int) -> None:
 
 def _prepare_events(case: Case, platform: Platform) -> Prepared:
     if len(platform.local) != case.ranks:
-        raise Unsupported("events order streams of one process only")
+        raise Unsupported("CUDA events order streams of one process only; give all ranks to one process")
     steps = Ring(case, platform).steps()
 
     def launch(launches: int) -> None:

@@ -4,8 +4,9 @@ Rank 0 talks to the supervisor and passes orders on. Every process watches the s
 -9, no rank is left spinning.
 
 Under an outside launcher (mpirun, srun, torchrun) each process is a rank (`Joined`), and the first stores results.
-Until all are open, a refusal by one is a refusal by all, so none waits for another. Afterwards no supervisor restarts
-ranks: a failed case ends the run, and so does each process's watchdog (launcher_watchdog.py) after a stall.
+Until every process has opened its platform, an error of one process is raised on all, so that none waits for another.
+Afterwards no supervisor restarts ranks: a failed case ends the run, and so does each process's watchdog
+(launcher_watchdog.py) after a stall.
 """
 
 import fcntl
@@ -47,7 +48,7 @@ from collbench.results import Result
 from collbench.results.collectives import Failed
 from collbench.runfile.schema import sweep_fields, to_line, to_sweep, variables
 
-_LEAST = 10.0  # seconds for all to come, whatever the time-out: interpreters may start slowly
+_LEAST = 10.0  # seconds for all processes to connect, whatever the time-out: interpreters may start slowly
 
 
 @cache
@@ -81,7 +82,7 @@ def _without_mpi(rendezvous: Rendezvous, rank: int, size: int, seconds: float) -
 
 
 def agree_on(error: CollbenchError) -> None:
-    """Raise one process's fatal error on all processes, if they come to an exchange next."""
+    """Raise one process's fatal error on all processes, if their next step is an exchange."""
     if WATCHDOG.phase is not Phase.GATHERING or error.agreed:
         return
     try:
@@ -98,7 +99,7 @@ class Joined(Ranks):
 
     def __init__(self, platform: str, sweep: Sweep, existing: Sequence[Result] = ()) -> None:
         self._limit = max(_LEAST, 2 * sweep.sampling.timeout)
-        if WATCHDOG.phase is Phase.APART:  # after a sweep before this one
+        if WATCHDOG.phase is Phase.APART:  # an earlier sweep stopped the watchdog
             WATCHDOG.start(world().rank)
         WATCHDOG.feed(self._limit)
         self._world = world()
@@ -150,7 +151,7 @@ class Joined(Ranks):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None = None, *rest: object) -> None:
         if kind is None or self._world.size == 1 or getattr(error, "agreed", False):
-            if self._platform and kind is None:  # else the others may not come to close it too
+            if self._platform and kind is None:  # close is collective: after an error the others may not reach it
                 WATCHDOG.hanging = not self._platform.close()
             WATCHDOG.stop()
             self._open.__exit__(kind, error, None)
@@ -189,7 +190,7 @@ class Joined(Ranks):
         return self._platform.waits() if self._platform else ""
 
     def _beat(self, name: str, phase: str = "") -> None:
-        """Allow the time of another step of the case, and end if a signal has come."""
+        """Extend the watchdog's limit for the next step; end on a pending signal."""
         signals.check()
         assert self._current
         case, before = self._current
@@ -248,7 +249,7 @@ def execute_case(
 
 def main() -> None:
     """Serve one supervisor until it stops the ranks or is gone."""
-    # The launcher sends it after another rank has died: end at once.
+    # The launcher sends SIGINT after another rank has died: end at once.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     folder = Path(os.environ[FOLDER])
     _die_with(int(os.environ[SUPERVISOR]), folder)
@@ -271,7 +272,7 @@ def main() -> None:
         # The supervisor is gone: the watching thread cleans up; an abort would not.
         time.sleep(2 * _GRACE)
         world.abort()
-    except BaseException:  # perhaps because that thread ended other ranks or a compiler
+    except BaseException:  # perhaps because the watching thread ended other ranks or a compiler
         if _TIDYING.is_set():
             time.sleep(2 * _GRACE)
         raise

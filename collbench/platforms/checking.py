@@ -148,7 +148,7 @@ def agreed(failures: Iterable[CheckFailure | None], digests: Mapping[int, int]) 
 def refuse_unseen(seen: int, expected: int) -> None:
     """CaseFailed if a comparison did not look at all elements: then nothing is known, and least that all is well."""
     if seen != expected:
-        raise CaseFailed(f"the check looked at {seen} elements of {expected}: nothing is known of the result")
+        raise CaseFailed(f"the check looked at {seen} elements of {expected}: the result is unverified")
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ Impls = Annotated[
     Names,
     Opt(
         "--impl",
-        "Implementations, or groups: library, ladder, narrow, paths.",
+        "Names, or library, ladder (hand-written), narrow (inexact), paths (of the library); all is the first two.",
         metavar="NAME[,NAME]|library|ladder|narrow|paths|all",
         unit=NAMES,
         complete="algorithms.implementations",

@@ -118,7 +118,7 @@ def _entry(path: Path, modified: float) -> Entry:
         return Entry(path, modified, broken=str(error).replace(str(path), NAME))
     try:
         end = sanitize.parse_object(last[0]) if last else {}
-    except ValueError:  # longer than an end
+    except ValueError:  # the last line is longer than an end line, so it is a row
         end = {}
     status = end.get("status")
     return Entry(path, modified, header, end.get("kind") == "end", status if type(status) is int else 0)

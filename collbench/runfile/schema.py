@@ -2,7 +2,7 @@
 
 The classes (collbench/results, collbench/cases.py) declare types and limits, which msgspec checks. Messages to and
 from workers and JSON for other programs use the same lines. Flat records are in bytes, seconds and bytes per second,
-under the names of the tidy CSV. They replace samples by number, median with 95 % interval, and percentiles.
+under the names of the tidy CSV. Instead of samples they hold their count, median with 95 % interval, and percentiles.
 """
 
 import json
@@ -45,7 +45,7 @@ _PREFIXES = ("NCCL_", "RCCL_", "CUDA_", "MPIR_CVAR_", *_FABRICS, *_MPI, "COLLBEN
 """Variables that affect measurements; others are not stored, since an environment holds secrets."""
 
 ONE_RANK = "one rank alone: nothing crossed a link; start the test on several GPUs, or build it with MPI=1"
-"""Remarks on its rows."""
+"""The remark on rows of a test with one rank."""
 
 Changes = Mapping[str, str | None]
 """A change of the environment: values by variable; None unsets one."""

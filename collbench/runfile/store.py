@@ -36,7 +36,7 @@ FORMAT = 3
 NAME = RUN_FILE  # within its folder
 MOST_ROWS, MOST_SAMPLES = 2**17, 2**16
 """Limits on the rows of a file and the samples of a row; more samples are thinned evenly."""
-_MANY, _FEW = 2**23, 64  # after the first number of samples in a file, rows keep the second
+_MANY, _FEW = 2**23, 64  # once a file has _MANY samples, each further row keeps _FEW
 _END = re.compile(rb'\{"kind": ?"end"')  # the line that marks a complete run
 _NAMED = 3  # omitted rows with their own warning; others are counted
 INTERRUPTED = SIGNALLED  # exit statuses from here on identify the signal that ended the run
@@ -130,7 +130,7 @@ def why_none(runs: Sequence[Run]) -> str:
         outcomes |= {result.outcome for result in run.results}
     unknown = {kind: None for run in runs for kind in run.unknown_kinds}
     if not outcomes and unknown:
-        return f"{names}: no results that are known here; its rows are of the kind {', '.join(unknown)}"
+        return f"{names}: no results that this release knows; its rows are of the kind {', '.join(unknown)}"
     if not outcomes:
         return f"{names}: no results"
     if Outcome.PREDICTED in outcomes and outcomes <= {Outcome.PREDICTED, Outcome.SKIPPED}:
@@ -197,7 +197,7 @@ class Writer:
             self._lines.append(line)
             if reason := self._gone() or self._failure(line):
                 rescued = _keep(self._lines, self.path.parent)
-                where = f"all that was measured is in {rescued}" if rescued else "what was measured before is in it"
+                where = f"all that was measured is in {rescued}" if rescued else "earlier rows are in the file itself"
                 raise StorageError(f"cannot write to {self.path}: {reason}; {where}")
 
     def _gone(self) -> str | None:
@@ -281,7 +281,7 @@ class Reopened(Writer):
         except OSError as error:
             with contextlib.suppress(OSError):
                 new.unlink()
-            raise StorageError(f"cannot write next to {self.path}: {error.strerror}; it is as it was") from None
+            raise StorageError(f"cannot write next to {self.path}: {error.strerror}; the file is unchanged") from None
         os.close(self._file)
         self._file, self._lines = file, lines
 
@@ -371,10 +371,10 @@ def _warn_of_rows(file: Path, left_out: Sequence[str], more: int, thinned: int) 
     for reason in left_out[:_NAMED]:
         _warn(f"{file}:{reason}; read without this row", BadRow, 4)
     if more := more + len(left_out[_NAMED:]):
-        _warn(f"{file}: and without {more} rows more", BadRow, 4)
+        _warn(f"{file}: and without {more} more rows", BadRow, 4)
     if thinned:
         most = f"{MOST_SAMPLES:,} of a row and {_MANY:,} of a file"
-        _warn(f"{file}: samples of {counted(thinned, 'row')} left out evenly; the most are {most}", BadRow, 4)
+        _warn(f"{file}: {counted(thinned, 'row')} thinned evenly, to at most {most}", BadRow, 4)
 
 
 def _thinned(row: dict[str, Any], most: int) -> bool:
@@ -419,7 +419,7 @@ def parse_header(path: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Header
 
 
 def one_of_each(results: Iterable[Result], tests: Sequence[ForeignTest] = (), copies: int = 0) -> tuple[Result, ...]:
-    """Return one result for each case and implementation, given an imported run's tests; the slowest of copies."""
+    """Return one result for each case and implementation; `tests` are those of an imported run."""
     results = tuple(results)
     if len({(result.case, result.implementation) for result in results}) == len(results):
         return results

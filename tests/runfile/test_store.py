@@ -197,7 +197,7 @@ def test_of_many_broken_rows_the_first_are_named_and_the_others_counted(tmp_path
     path.write_text(path.read_text() + "{}}\n" * 5000)
     with pytest.warns(BadRow) as said:
         assert len(read(path).left_out) == 5000
-    assert [str(one.message).rpartition(": ")[2] for one in said][-1] == "and without 4997 rows more"
+    assert [str(one.message).rpartition(": ")[2] for one in said][-1] == "and without 4997 more rows"
     assert len(said) == 4
 
 
@@ -344,11 +344,11 @@ def test_rows_and_samples_beyond_the_most_are_told_of(tmp_path: Path, monkeypatc
     row = hostile_files.ROW | {"nbytes": 4096, "seconds": [1e-6] * 200_000}
     others = [hostile_files.ROW | {"implementation": "end"}] * 3  # a word of the line that ends a run
     (tmp_path / "run.jsonl").write_text(hostile_files.run_text({}, row, *others))
-    with pytest.warns(store.BadRow, match="samples of 1 row left out evenly; the most are 65,536 of a row"):
+    with pytest.warns(store.BadRow, match="1 row thinned evenly, to at most 65,536 of a row"):
         rows = store.read(tmp_path).results
     assert 32_768 <= max(len(row.times) for row in rows if isinstance(row, Measurement)) <= 65_536
     monkeypatch.setattr(store, "MOST_ROWS", 5)
-    with pytest.warns(store.BadRow, match="and without 7 rows more"):
+    with pytest.warns(store.BadRow, match="and without 7 more rows"):
         run = store.read(tmp_path)
     assert run.whole
     assert len(run.results) == 5

@@ -1,7 +1,8 @@
 """Judge of exercises: compilation, results, races and speed of a student's kernel.
 
-A check has stages.  In the first, all ranks meet before and after every call, so only the call counts.  Then ranks come
-late, or leave early, and at last calls follow each other without a meeting.  A check ends with the first failing stage.
+A check has stages.  In the first, all ranks meet before and after every call, so that only the call itself is tested.
+Then ranks come late, or leave early, and at last calls follow each other without a meeting.  A check ends with the first
+failing stage.
 """
 
 import os
@@ -69,7 +70,7 @@ class StudentFile:
         return [int(number) for number in re.findall(rf"(?:^|[ /]){re.escape(self.name)}:(\d+)", output, re.MULTILINE)]
 
     def fits(self, mistake: Mistake) -> bool:
-        """Return whether its code, without comments, has and lacks the expressions of a mistake."""
+        """Return whether the code, without comments, matches `has` of a mistake and does not match `lacks`."""
         code = _COMMENT.sub("", self.text)
         has = not mistake.has or bool(re.search(mistake.has, code, re.DOTALL))
         return has and not (mistake.lacks and re.search(mistake.lacks, code, re.DOTALL))
@@ -97,7 +98,7 @@ class Findings:
     stage: str
     ranks: int
     outcomes: Sequence[races.Outcome]
-    nodes: bool = False  # whether arrays of some ranks have no address
+    nodes: bool = False  # whether some ranks are on another node, without a local address
 
     @cached_property
     def caught(self) -> tuple[str, ...]:
@@ -181,7 +182,7 @@ class Findings:
 
 
 def _races(source: StudentFile, outcome: races.Outcome) -> Iterator[tuple[Access, ...]]:
-    """Yield both accesses of every race of a run; the harness prints the begins of its memory."""
+    """Yield both accesses of every race of a run; the harness prints the start addresses of its memory."""
     places = []
     for line in outcome.stderr.splitlines():
         if line.startswith("memory "):
@@ -305,7 +306,7 @@ def _verdict(exercise: Exercise, findings: Findings, notes: tuple[str, ...]) -> 
 
 
 def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Judgement:
-    """Time a right answer against the library and its rung, with a sweep for each size; PlatformError if one fails."""
+    """Time a right answer against the library and the ladder's rung, a sweep a size; PlatformError if one fails."""
     table: dict[str, Mapping[str, Any]] = {}
     wins: Counter[str] = Counter()
     unsure: set[str] = set()

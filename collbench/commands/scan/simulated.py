@@ -1,7 +1,7 @@
 """Simulated scan of a described system, with times of the model and measured noise.
 
-Nodes of a healthy cluster differ by 0.22 % (nine nodes of an H100 cluster, from its operator).  Rounds of a pair of
-nodes scatter like starts of published sweeps of large messages: one in 25 takes 12 % longer on average
+Nodes of a healthy cluster differ by 0.22 % (nine nodes of an H100 cluster, from its operator).  A pair's times vary
+between rounds as published times of large messages vary between starts: one in 25 takes 12 % longer on average
 (docs/checking.md).
 """
 

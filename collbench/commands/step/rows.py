@@ -115,7 +115,7 @@ class StepTimes(Sampled, frozen=True, tag="steps"):
         return ""
 
     def joined(self, results: Sequence[Self]) -> Self:
-        """Return all rounds of one implementation as one result; this is the last round."""
+        """Return all rounds of one implementation as one result; `self` is the last round."""
         return replace(
             self,
             series=tuple(chain.from_iterable(result.series for result in results)),
@@ -147,7 +147,7 @@ StepRow = StepTimes | StepPrediction
 class LossPoint(NamedTuple):
     """A point of a loss curve: the loss of the shared weights."""
 
-    batches: Count  # in the weights, of all ranks
+    batches: Count  # of all ranks, applied to the weights
     seconds: Moment  # after the start
     loss: float  # on held-out samples
 
@@ -158,7 +158,7 @@ class Trained(CaseResult, frozen=True, tag="training"):
     platform: str
     points: tuple[LossPoint, ...]  # from the first weights to the last
     seconds: Duration  # until the last update
-    steps: tuple[Count, ...]  # in the weights, by rank
+    steps: tuple[Count, ...]  # applied to the weights, by rank
     computing: tuple[Duration, ...]  # seconds for those steps, by rank
     age: float = 0.0  # mean staleness of a gradient: updates between reading the weights and changing them
 
@@ -174,7 +174,7 @@ class Trained(CaseResult, frozen=True, tag="training"):
 
     @property
     def right(self) -> bool:
-        """Whether it has figures, and passed its check."""
+        """Whether it has loss points and passed its check."""
         return bool(self.points) and not self.mismatch
 
     @property

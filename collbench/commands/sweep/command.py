@@ -42,7 +42,7 @@ _OPTIONS = [
     json_option("the results"),
     option("-I --percentiles", "Also show min, p95, p99 and max of the samples.", is_flag=True),
     option("-C --report_cputime", "Show the host's time to enqueue an operation on a GPU.", is_flag=True),
-    option("-M --memory_report", "Show the GPU memory taken by NCCL, and by others meanwhile.", is_flag=True),
+    option("-M --memory_report", "Show the GPU memory taken by NCCL, and by other programs meanwhile.", is_flag=True),
     PLOT,
     option("--resume", "Measure the missing rows of a sweep, with its settings.", type=PATH, metavar="RUN"),
 ]

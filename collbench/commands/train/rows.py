@@ -9,7 +9,7 @@ from collbench.results.base import FromModel, Timed
 from collbench.units import Duration, Seconds
 
 PURPOSES = ("layout", "scale", "interconnect", "cost")
-"""The question of a plan: best layout, scaling, best system, or cost."""
+"""The purpose of a plan: best layout, scaling, best system, or cost."""
 
 PART_WORDS = {"end_activations": "embedding and output", "context_memory": "CUDA context"}
 """Descriptions of parts of a step or of memory, where the name alone is unclear."""
@@ -44,7 +44,7 @@ class PlannedStep(FromModel, Timed, frozen=True, tag="planned"):
     tokens: Annotated[float, Meta(gt=0, le=1e30)]  # of a step, all GPUs together
     utilisation: Annotated[
         float, Meta(ge=0, le=10)
-    ]  # MFU: share of the data sheet's FLOP/s, which may be those of a slower precision
+    ]  # MFU: share of the data sheet's FLOP/s, possibly of a slower precision
     price: Annotated[float, Meta(ge=0, le=1e9)] = 0.0  # of a GPU-hour; 0: unknown
     total: Annotated[float, Meta(ge=0, le=1e30)] = 0.0  # tokens of the whole run; 0: unknown
     currency: Annotated[str, Meta(pattern="^([A-Z]{3})?$")] = ""  # ISO 4217 code of the price; empty: unknown

@@ -87,7 +87,7 @@ _OPTIONS = [
         "Number of ranks; with --bits also several, as in 2,3,4.  [default: every GPU; on a CPU 2, with --bits 4]",
         metavar="N[,N]",
     ),
-    option("--bits", "Add random values; compare the bits and errors of the sums.", is_flag=True),
+    option("--bits", "Sum random values; compare the bits and errors of the sums.", is_flag=True),
     *options_of(BitsRequest, _BITS),
     folder_option("the run file of --bits"),
     json_option("the rows of --bits"),

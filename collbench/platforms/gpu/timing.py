@@ -2,17 +2,17 @@
 
 Each rank has a stream, captured into its own graph, as in nccl-tests. A single graph could deadlock: ranks wait for
 each other inside their kernels, and CUDA may put two branches of a graph into one queue. Ranks that wait for each
-other's events need a single graph (`Prepared.one_graph`). The first rank's stream starts it and ends with all of it,
-so its two events time the slowest rank.
+other's events need a single graph (`Prepared.one_graph`). The first rank's stream launches that graph and waits for
+all branches, so its two events time the slowest rank.
 
 The host takes microseconds to enqueue each device's graph. A gate excludes that from the time: it holds every stream
 back until the last graph is enqueued. Two events on each stream then time its rank, and the slowest counts.
 
 The launch queue has about 1,024 entries, and a launch into a full queue blocks. If one rank's graph fills the queue,
-the thread hangs: its kernels wait for the next rank's graph. Processes that keep the gate closed until all have
-launched hang likewise. Times are wrong even before that (docs/log.md, "Ranks that share an H100"). So a replay's
-graphs use at most a quarter of the queue, and a larger sample is several replays in a row. Each replay is launched
-for all ranks before the next one, so a blocked launch gets room; the gate holds back only the first.
+the thread hangs: its kernels wait for the next rank's graph. Several processes hang likewise if each keeps its gate
+closed until all have launched. Times are wrong even before that (docs/log.md, "Ranks that share an H100"). So a
+replay's graphs use at most a quarter of the queue, and a larger sample is several replays in a row. Each replay is
+launched for all ranks before the next one, so a blocked launch gets room; the gate holds back only the first.
 
 CUDA measures the time between two events by the device's clock. An event that is reached between two readings of the
 host's clock ties the two clocks together. They drift by microseconds in a second, so they are tied again after each
@@ -43,10 +43,10 @@ from collbench.platforms.processes import SchedulingWatch, Team
 
 LAUNCH_QUEUE = 1024  # entries, about
 _MOST_GRAPHS = 32  # graphs, one for each implementation and number of launches; a graph holds a copy of all arguments
-_GATED = LAUNCH_QUEUE // 4 // 16  # ranks: for each, `ring-events` has two steps of at most eight entries a stream
+_GATED = LAUNCH_QUEUE // 4 // 16  # ranks behind the gate: `ring-events` takes up to 16 entries for each
 _ENTRIES = 4  # of a launch without a graph: a kernel or a copy, and the events that a library puts around it
 _TRIES = 2**22  # reads of host memory, a microsecond or two each, before a gate opens by itself: some seconds
-_ENQUEUED = 3  # launches, of which the quickest tells how long the host takes
+_ENQUEUED = 3  # launches timed by `enqueue_seconds`; the quickest counts
 _SUCCESS, _NOT_READY = 0, 600  # cudaSuccess, cudaErrorNotReady
 _SHORTEST_PAUSE, _PAUSE = 2e-5, 1e-3  # seconds between two looks at streams that may never be done
 
@@ -72,7 +72,7 @@ class Captured:
 class StartGate:
     """A kernel that waits for a word in host memory, and an event behind it that streams wait for.
 
-    Should the host take too long, it opens by itself and says so in a second word.
+    If the host takes too long, the kernel opens the gate and says so in a second word.
     """
 
     def __init__(self, cuda: Cuda, function: Any, device: int) -> None:
@@ -92,45 +92,45 @@ class StartGate:
             rank_stream.enter().wait_event(self._event)
 
     def open(self) -> None:
-        """Let them go."""
+        """Let the streams run."""
         self._words[0] = 1
 
     @property
     def timed_out(self) -> bool:
-        """Whether it opened by itself; to be asked once the streams are done."""
+        """Whether the gate timed out; valid once the streams are done."""
         return bool(self._words[1])
 
     def free(self) -> None:
-        """Give the word back."""
+        """Free the gate's host memory."""
         self._runtime.freeHost(self._address)
 
 
 class GpuClock(Clock):
-    """Seconds that operations take on the slowest rank.  CaseFailed where nothing sure was measured.
+    """Seconds that operations take on the slowest rank.  CaseFailed if the time is not reliable.
 
-    Several processes set out together: each begins where all have arrived, and no gate opens before all have enqueued.
+    Several processes start together, by a barrier, and no gate opens before all have enqueued.
     """
 
     region = 1.5e-3  # a sample has one start of a graph in it, of some microseconds
-    limits = Limits(1e-7, 1e14, "five times what the fastest memory and the largest cache of a GPU bring")
+    limits = Limits(1e-7, 1e14, "five times the bandwidth of any GPU's memory or cache")
 
     def __init__(
         self, cuda: Cuda, team: Team, streams: Mapping[int, Stream], gate: StartGate, memory: RankMemory, graph: bool
     ) -> None:
         self._cuda, self._team, self.graphs = cuda, team, graph
-        self.memories = [memory]  # in whose windows kernels leave word that they gave up
+        self.memories = [memory]  # a kernel that gives up says so in a window of these
         self.by_rank, self._streams = streams, list(streams.values())
-        self.besides: Sequence[Stream] = ()  # more that are waited for, but neither captured nor timed
+        self.besides: Sequence[Stream] = ()  # further streams to wait for, neither captured nor timed
         self._gate = gate
         self._crowd = max(Counter(rank_stream.device for rank_stream in self._streams).values())  # streams of a GPU
         self.may_give_up = False  # whether kernels that wait for other ranks were launched
         self._graphs: OrderedDict[tuple[Prepared, int], Captured] = OrderedDict()
         self.clocks = DeviceClocks(cuda)
-        self.scheduled = SchedulingWatch()  # ranks on devices have no cores to lose
+        self.scheduled = SchedulingWatch()  # unused on GPUs: ranks need no CPU core
         self.doing = ""  # the call that goes on; read by another thread if it hangs
 
     def time(self, prepared: Prepared, launches: int) -> float:
-        """Time a graph's replay between two events of every rank's stream; without graphs, launches; else the host.
+        """Time a graph's replay, or launches, by two events a stream; host-driven operations by the host's clock.
 
         CaseFailed if CUDA or NCCL fails, or a kernel gave up.
         """
@@ -159,7 +159,7 @@ class GpuClock(Clock):
         return {rank: taken[rank_stream] for rank, rank_stream in self.by_rank.items()}
 
     def most_held(self, prepared: Prepared) -> int:
-        """Return how many launches keep to a quarter of the launch queue, which they wait in behind the gate."""
+        """Return how many launches fit into a quarter of the launch queue while the gate is closed."""
         return max(1, LAUNCH_QUEUE // 4 // (_ENTRIES * max(1, prepared.groups) * self._crowd))
 
     def refuse_given_up(self) -> None:
@@ -260,7 +260,7 @@ class GpuClock(Clock):
             self._team.meet()
         finally:
             self._gate.open()
-        # Behind the open gate: a full queue has room once the replay before has gone on, which all ranks have.
+        # The gate is open and every rank has the previous replay, so a full queue drains.
         for number, captured in enumerate(later, 1):
             self.doing = f"replay, after {number * most:,} of {launches:,} launches"
             self._launch(captured, last=number == len(later))
@@ -276,14 +276,14 @@ class GpuClock(Clock):
                 rank_stream.end.record(stream)
 
     def _most_launches(self, prepared: Prepared) -> int:
-        """Return how many launches of an operation a graph may have, by the nodes that it has in this process."""
+        """Return how many launches of an operation a graph may have, given its nodes in this process."""
         known = next((captured for (of, _), captured in self._graphs.items() if of == prepared), None)
         captured = known or self._graph_of(prepared, 1)
         streams = len(self._streams if prepared.one_graph else captured.graphs)
         if streams < 2 and self._team.size == 1:
             return sys.maxsize
 
-        # One graph for all is handed over by itself: 256 operations of 40 nodes were measured right on an H100.
+        # A single graph waits for no other: 256 operations of 40 nodes gave right times on an H100.
         nodes = max(1, streams * prepared.groups, 0 if prepared.one_graph else captured.nodes)
         return max(1, LAUNCH_QUEUE // 4 // nodes)
 
@@ -305,7 +305,7 @@ class GpuClock(Clock):
         self.clocks.forget()
 
     def wait_at_most(self, seconds: float) -> bool:
-        """Wait with a limit; return whether all is done.  CaseFailed if a GPU failed, whichever others wait for it."""
+        """Wait with a limit; return whether all is done.  CaseFailed if any GPU failed."""
         begun = time.monotonic()
         while self._busy():
             if (passed := time.monotonic() - begun) > seconds:
@@ -330,7 +330,7 @@ class GpuClock(Clock):
         self._graphs.clear()
 
     def _capture(self, prepared: Prepared, launches: int) -> Captured:
-        # Uploaded, so that the first replay is like all others; not replayed, since in place each one counts.
+        # Uploaded, so that the first replay is like all others; not replayed, since in place data changes.
         graphs = self._together(prepared, launches) if prepared.one_graph else self._apart(prepared, launches)
         captured = Captured(graphs, launches)
         for rank_stream, graph in captured.graphs:
@@ -364,7 +364,7 @@ class GpuClock(Clock):
             rank_stream.used = False
 
     def _held(self, streams: Sequence[Stream], failure: str) -> dict[Stream, float]:
-        """Return the seconds of what the gate held back; CaseFailed if it opened by itself."""
+        """Return the seconds of what the gate held back; CaseFailed if the gate timed out."""
         taken = self._elapsed(streams)
         if self._gate.timed_out:
             raise CaseFailed(failure)
@@ -382,13 +382,13 @@ Answer = TypeVar("Answer")
 
 _LOOKS = 5  # at the clock of a device, of which the closest counts
 _FRESH = 4.0
-"""Seconds after which a device's clock is set anew: CUDA tells the milliseconds between two events as a 32-bit float,
-which is within half a microsecond for so long, and the clocks of devices and host drift apart."""
+"""Seconds after which a device's clock is set anew: CUDA returns milliseconds as a 32-bit float, exact to half a
+microsecond over this time, and the clocks of devices and host drift apart."""
 
 
 def closest(look: Callable[[], Seen], read: Callable[[Seen], Answer]) -> tuple[float, Answer, float]:
-    """Return when the quickest of several looks was, by the host's clock; what was read of it; the error in seconds."""
-    # A look saw something between its two ends, so the middle is off by half of what it took at most.
+    """Return the host time of the quickest of several readings, its value, and the error in seconds."""
+    # The event lies within the reading, so the middle is off by at most half of its duration.
     answers: list[Answer] = []
     shortest, at = math.inf, 0.0
     for _ in range(_LOOKS):
@@ -410,21 +410,21 @@ class _Tie:
 
 
 class DeviceClocks:
-    """The clocks of a process's devices, held against the host's."""
+    """The clocks of a process's devices, tied to the host's."""
 
     def __init__(self, cuda: Cuda) -> None:
         self._cuda = cuda
         self._ties: dict[int, _Tie] = {}  # the latest, by device
 
     def moment(self, rank_stream: Stream) -> Moment:
-        """Return when a stream gets here, in seconds of the host's clock; the better, the later it is asked for."""
+        """Return a function for the host time at which the stream gets here; the next tie makes it more exact."""
         if rank_stream.device not in self._ties:
             self._tie(rank_stream)
         tie, event = self._ties[rank_stream.device], self._event(rank_stream)
         return lambda: tie.at + tie.rate * self._elapsed(tie.event, event)
 
     def set(self, streams: Iterable[Stream]) -> float:
-        """Tie every device's clock to the host's anew; return the seconds by which moments since may be off it."""
+        """Tie every device's clock to the host's anew; return the largest error of the ties in seconds."""
         by_device = {rank_stream.device: rank_stream for rank_stream in streams}
         return max(map(self._tie, by_device.values()))
 
@@ -434,7 +434,7 @@ class DeviceClocks:
         self._ties = {device: tie for device, tie in self._ties.items() if tie.at > since}
 
     def _tie(self, rank_stream: Stream) -> float:
-        """Return the offset of two clocks by the closest of several tries."""
+        """Tie a device's clock to the host's by the quickest of several tries; return the error in seconds."""
         rank_stream.enter().synchronize()
         before = self._ties.get(rank_stream.device)
 

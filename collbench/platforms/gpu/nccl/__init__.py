@@ -18,13 +18,13 @@ LIMIT = "NCCL_MAX_CTAS"
 _SPARE = 2  # multiprocessors that are left to others where ranks share a GPU: the gate's block must find a place, too
 MIXING = "NCCL_GRAPH_MIXING_SUPPORT"
 CAPTURED = {MIXING: "0"}
-"""The environment for operations in graphs: NCCL need not order them with others of the same communicator, for which it
-would put an event before and behind each operation of a graph.  Here no operation is enqueued while a graph runs.
-NCCL's documentation recommends it where one thread launches the graphs of several communicators.  The same in the
-configuration of a communicator (graphUsageMode, NCCL 2.29) is not to be had through CuPy."""
+"""The environment for operations in graphs: NCCL need not order them with others of the same communicator, by an
+event before and after each operation. No operation is enqueued while a graph runs.
+NCCL's documentation recommends it where one thread launches the graphs of several communicators.  CuPy does not
+expose the equivalent of a communicator (graphUsageMode, NCCL 2.29)."""
 
 SLICED = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
-"""The environment for ranks on slices of one GPU, should NCCL take them for ranks that share it: only a permission."""
+"""The environment for ranks on slices of one GPU: a permission, in case NCCL treats them as ranks that share it."""
 
 FILE = "libnccl.so.2"
 _IN_WHEEL = f"nvidia/nccl/lib/{FILE}"  # of nvidia-nccl-cu12 and -cu13
@@ -44,8 +44,8 @@ def sharing(multiprocessors: int, ranks: int) -> dict[str, str]:
     # A power of two of CTAs for each rank, so that the kernels of all ranks find room at once.
     fair = 1 << (max(1, (multiprocessors - _SPARE) // ranks).bit_length() - 1)
 
-    # On Hopper and newer NCCL launches clusters of CTAs, each of which must find its multiprocessors within one GPC: on
-    # a part of a GPU not all of them may, and the ranks that run wait for ever for the ones that do not.
+    # On Hopper and newer NCCL launches clusters of CTAs, each within one GPC. On a part of a GPU some clusters may
+    # not fit, and running ranks then wait for ever for the others.
     return {**SLICED, LIMIT: str(min(MOST_CTAS, fair)), "NCCL_CGA_CLUSTER_SIZE": "0", "NCCL_NVLS_ENABLE": "0"}
 
 
@@ -64,7 +64,7 @@ def apply(settings: dict[str, str]) -> None:
 
 
 def in_words(version: int) -> str:
-    """Return the words for NCCL's number of a version, such as `2.30.7` for 23007."""
+    """Return NCCL's version number as text: `2.30.7` for 23007."""
     # NCCL_VERSION in nccl.h has room for one digit of the minor version up to 2.8 (2804), and for two since.
     major = 1000 if version < 10000 else 10000
     return f"{version // major}.{version % major // 100}.{version % 100}"
@@ -81,19 +81,19 @@ class NcclLibrary:
 
     @property
     def own(self) -> bool:
-        """Whether it is the one that ranks load if nobody tells them."""
+        """Whether it is the library that ranks load by default."""
         return self.file.resolve() == usual()
 
     @property
     def changes(self) -> dict[str, str]:
-        """The change of the ranks' environment that has them load it."""
+        """Variables that make ranks load this copy."""
         return {NCCL_LIBRARY: str(self.file)}
 
 
 def find(word: str) -> NcclLibrary:
     """The library that a word of `--nccl` means: a file, a folder that holds one, or the release that ranks load.
 
-    UsageError where there is none, with how to get one.
+    UsageError says how to install one if none is found.
     """
     path = Path(word).expanduser().absolute()
     places = chain.from_iterable(sorted(path.glob(place)) for place in _PLACES)
@@ -123,7 +123,7 @@ def release_of(file: Path) -> str:
 
 @cache
 def usual() -> Path | None:
-    """Return the file that ranks load if nobody tells them; None where that is not to be found."""
+    """Return the file that ranks load by default, or None if it is not found."""
     if named := os.environ.get(NCCL_LIBRARY):
         return Path(named).resolve()
     loaded = _asked(_LOADED_BY_CUPY).stdout.strip().splitlines()
@@ -131,5 +131,5 @@ def usual() -> Path | None:
 
 
 def _asked(program: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Return what a program in Python prints, in a process of its own."""
+    """Run a Python program in a new process; return its output."""
     return subprocess.run([sys.executable, "-P", "-c", program, *words], capture_output=True, text=True, check=False)
