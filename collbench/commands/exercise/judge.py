@@ -1,8 +1,8 @@
 """Judge of exercises: compilation, results, races and speed of a student's kernel.
 
 A check has stages.  In the first, all ranks meet before and after every call, so that only the call itself is tested.
-Then ranks come late, or leave early, and at last calls follow each other without a meeting.  A check ends with the first
-failing stage.
+Then ranks come late, or leave early, and at last calls follow each other without a meeting.  A check ends with the
+first failing stage.
 """
 
 import os
