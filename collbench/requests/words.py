@@ -55,7 +55,7 @@ Impls = Annotated[
     Names,
     Opt(
         "--impl",
-        "Names, or library, ladder (hand-written), narrow (inexact), paths (of the library); all is the first two.",
+        "Names, or library, ladder (hand-written), narrow (inexact), paths (of a library); all: library and ladder.",
         metavar="NAME[,NAME]|library|ladder|narrow|paths|all",
         unit=NAMES,
         complete="algorithms.implementations",

@@ -335,7 +335,7 @@ def test_where_no_second_file_fits_the_first_stays_as_it_was(tmp_path: Path) -> 
     path = written(tmp_path, measurement(), whole=False)
     before = path.read_bytes()
     (path.parent / f"{path.name}.new").mkdir()
-    with Reopened(path, []) as writer, pytest.raises(StorageError, match="as it was"):
+    with Reopened(path, []) as writer, pytest.raises(StorageError, match="the file is unchanged"):
         writer.header(Header())
     assert path.read_bytes() == before
 
