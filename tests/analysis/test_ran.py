@@ -78,7 +78,7 @@ def test_what_nccls_table_does_not_say_is_named_whatever_the_verdict() -> None:
     assert TABLE[128 * KIB] == TABLE[512 * KIB] != "tree/ll"
     for times, word in ((1.0, Word.OK), (30.0, Word.SLOW)):
         found = diagnosed({128 * KIB: "tree/ll", 512 * KIB: "tree/ll"}, times)
-        said = f"NCCL chose tree/ll, but its table {TABLE[128 * KIB]}, at 128 KiB to 512 KiB"
+        said = f"NCCL chose tree/ll, but its table says {TABLE[128 * KIB]}, at 128 KiB to 512 KiB"
         assert (found.word, found.choices, diagnosed({}, times).choices) == (word, [said], [])
     assert diagnosed({8: "symm/AGxLL_R", 32: "ce", 128: ""}).choices == [], "no table has these, or no log"
 

@@ -114,7 +114,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--gpus 1024 --batch 3", "such as --batch"),
         ("--layout tp3", "cannot divide the 32 heads"),
         ("--precision fp4", "choose from: bf16"),
-        ("--tokens 1e12", "needs a --price"),
+        ("--tokens 1e12", "needs --price"),
         ("--price 2.5euros", "such as 2.5 or 2.5EUR"),
         ("--price 0", "write one above 0"),
         ("--compare-interconnects dgx-h100,nowhere", "choose from"),

@@ -211,7 +211,7 @@ def test_runs_whose_cores_are_at_other_distances_are_not_told_apart() -> None:
         found = compare(*runs)
         assert {row.word for row in (*found.rows, *found.together)} == words, barrier
         assert any(
-            "hypervisor moves virtual" in remark or "the machine changed" in remark for remark in found.remarks
+            "hypervisor moved virtual" in remark or "the machine changed" in remark for remark in found.remarks
         ) is (barrier in (2e-7, 1.45e-7, 1.2e-7)), barrier
         assert all(row.moved for row in found.rows) is (barrier == 2e-7)
         assert found.judgement.word is (Word.UNKNOWN if barrier in (2e-7, 1.45e-7) else Word.SLOW), barrier

@@ -50,7 +50,7 @@ def test_a_way_to_wait_is_refused_where_no_rank_waits_on_a_core(monkeypatch: pyt
     known(monkeypatch, refuse_too_large=lambda nbytes, ranks: None)
     for spin in ("busy", "yield"):
         for on in ("auto", "gpu"):
-            with pytest.raises(UsageError, match=rf"^--spin {spin}: ranks wait on cores on cpu only; leave it out"):
+            with pytest.raises(UsageError, match=rf"^--spin {spin}: only ranks on cpu wait on cores; leave it out"):
                 measured_sweep(SweepRequest(on=on, spin=spin))
         assert measured_sweep(SweepRequest(on="cpu", spin=spin))[1].spin == spin
     assert measured_sweep(SweepRequest(on="gpu"))[0] == "gpu"

@@ -340,13 +340,13 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         ("check", {"run": SLOW, "reference": SLOW, "slower": "x"}, "slower='x' is no share"),
         ("compare", {"base": SLOW, "new": SLOW, "margin": 95}, "margin=95 is no share"),
         ("compare", {"base": SLOW, "new": SLOW, "only": "broadcast"}, "only='broadcast' selects no row"),
-        ("train", {"tokens": "1e12"}, "tokens= needs a price="),
+        ("train", {"tokens": "1e12"}, "tokens= needs price="),
         ("train", {"top": 0}, "top=0"),
         ("check", {"run": SLOW, "impl": "mpi", "minbytes": "1K"}, "leave out impl= and minbytes="),
         ("plot", {"runs": SLOW, "out": tmp_path / "x.jpg"}, "ends in .jpg; figures are .png"),
         ("plot", {"runs": SLOW, "out": tmp_path, "formats": "xyz"}, "choose from: png, svg, pdf"),
         ("plot", {"runs": SLOW, "out": tmp_path, "lines": -1}, "lines=-1 is no number of lines"),
-        ("report", {"runs": SLOW, "out": tmp_path / "x.pdf"}, "such as report.html"),
+        ("report", {"runs": SLOW, "out": tmp_path / "x.pdf"}, "like report.html"),
         ("train", {"on": "dgx-h100,dgx-a100"}, "on='dgx-h100' compare_interconnects='dgx-a100'"),
     ):
         with pytest.raises(UsageError, match=told):

@@ -394,8 +394,8 @@ def test_differences_of_headers_are_listed_by_their_place_and_move_no_terminals_
 def test_rows_of_one_name_but_of_two_libraries_are_said_to_be() -> None:
     for base, new, remark in (
         ("MPICH 5.0.2", "Open MPI 5.0.11", "mpi calls MPICH 5.0.2 in BASE and Open MPI 5.0.11 in NEW"),
-        ("", "MPICH 5.0.2", "BASE does not say which library mpi calls: the run is old"),
-        ("MPICH 5.0.2", "", "NEW does not say which library mpi calls"),
+        ("", "MPICH 5.0.2", "BASE does not name the library of mpi: an old version measured it"),
+        ("MPICH 5.0.2", "", "NEW does not name the library of mpi"),
         ("MPICH 5.0.2", "MPICH 5.0.2", None),
     ):
         one, other = ([replace(measurement(nbytes=nbytes), library=name) for nbytes in (8, 64)] for name in (base, new))

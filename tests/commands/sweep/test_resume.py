@@ -180,7 +180,7 @@ def test_what_is_no_sweep_of_this_kind_is_refused(
     swept(lambda lines: [lines[0] | {"sweep": lines[0]["sweep"] | {"collectives": ["allreduce", "warp"]}}])
     path = tmp_path / "out" / "run.jsonl"
     path.write_text("\n" + path.read_text())
-    assert "warp is not known here" in here("sweep", "--resume", "out").stderr
+    assert "warp is unknown to this release" in here("sweep", "--resume", "out").stderr
     assert here("sweep", "--resume", "nowhere").returncode == 2
     (tmp_path / "text").write_text("a text\n")
     assert here("sweep", "--resume", "text").returncode == 2
