@@ -1,4 +1,4 @@
-"""Text of sizes, times and rates, which the code keeps in bytes, seconds and bytes per second."""
+"""Text of sizes, times and rates."""
 
 import math
 import re

@@ -322,7 +322,7 @@ def _mismatch(line: dict[str, Any]) -> dict[str, Any] | None:
     # Format 2 has all of a failure in `flaw`; format 1 has the wrong element in `mismatch`.
     brief, whole = line.get("mismatch"), line.get("flaw") or {}
     if not isinstance(brief, dict) or not isinstance(whole, dict):
-        raise ValueError("field 'mismatch' or 'flaw' is missing, or no object")
+        raise ValueError("field 'mismatch' is missing, or 'mismatch' or 'flaw' is no JSON object")
     return whole if whole.get("kind", "mismatch") != "mismatch" else {"kind": "mismatch", **brief, **whole}
 
 

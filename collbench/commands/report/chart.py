@@ -1,4 +1,4 @@
-"""Data of the page's curves as JSON, in seconds and bytes, and the table of all rows."""
+"""Data of the page's curves, and the table of all rows."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
