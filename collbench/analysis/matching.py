@@ -146,10 +146,11 @@ def no_common_size(base: Run, new: Run) -> str:
     before, after = (by_key(latest(run, None).values(), lambda result: result.curve) for run in (base, new))
     sizes = []
     for curve in before.keys() & after.keys():
-        old, new_ = (sorted({row.case.nbytes for row in rows} - {0}) for rows in (before[curve], after[curve]))
-        for size in old:
-            place = bisect(new_, size)
-            sizes += [(size, other) for other in new_[max(0, place - 1) : place + 1]]
+        base_sizes = sorted({row.case.nbytes for row in before[curve]} - {0})
+        new_sizes = sorted({row.case.nbytes for row in after[curve]} - {0})
+        for size in base_sizes:
+            place = bisect(new_sizes, size)
+            sizes += [(size, other) for other in new_sizes[max(0, place - 1) : place + 1]]
     if not sizes or any(first == second for first, second in sizes):
         return ""
     nearest = min(sizes, key=lambda pair: (abs(math.log(pair[0] / pair[1])), pair))

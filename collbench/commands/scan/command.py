@@ -85,8 +85,8 @@ def _verdict(to: Destinations, options: dict[str, Any]) -> ScanVerdict | int:
     spellings, pairs, quiet = given(), options["pairs"], options["quiet"]
     if wrong := [spellings[name] for name in (_OF_ROUNDS if pairs else _OF_PAIRS) if name in spellings]:
         names = format_list(word if word.startswith("-") else "TABLE|RUN" for word in wrong)
-        fix = "does not go with --pairs; leave one of them out" if pairs else "needs --pairs; add it, or leave {} out"
-        raise UsageError(f"{names} {fix.format(names)}")
+        alone = f"{names} needs --pairs; add it, or leave {names} out"
+        raise UsageError(f"{names} does not go with --pairs; leave one of them out" if pairs else alone)
     request = made(ScanRequest, options)
     if request.file is not None:
         return judge_stored(request)
