@@ -127,7 +127,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture(scope="session")
 def sanitizer() -> None:
     """Without ThreadSanitizer no race is found: a reason to skip on a user's machine, a failure in CI."""
-    from collbench.commands.exercise import races
+    from collbench.measure import races
 
     try:
         races.launcher()

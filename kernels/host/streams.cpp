@@ -1,6 +1,6 @@
 // The kernels with every rank a stream of calls of its own: fill, launch, check, and on to the next call.  Nothing but
 // the kernels themselves makes one rank wait for another, least of all a join between calls, which would hide what
-// is missing at their ends.  Compiled with -DHOST_GRID -fsanitize=thread by collbench/exercises/races.py; docs/kernels.md
+// is missing at their ends.  Compiled with -DHOST_GRID -fsanitize=thread by collbench/measure/races.py; docs/kernels.md
 // is the story.
 //
 // Nothing here may order the ranks: ThreadSanitizer would take it for part of the kernels.  So what they share is

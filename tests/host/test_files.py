@@ -21,7 +21,7 @@ OUTPUTS = (
 """Command lines that write a file where `@` is."""
 ELSEWHERE = {
     "platforms.compiler": "sources, in a folder of its own",
-    "commands.exercise.races": "sources, in a folder of its own",
+    "measure.races": "sources, in a folder of its own",
     "commands.lesson.breaks": "sources, in a folder of its own",
     "measure.protocol": "a page in the folder of a run",
     "measure.supervisor": "what ranks print, in the folder of a run",

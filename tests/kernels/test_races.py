@@ -2,8 +2,8 @@
 
 import pytest
 
-from collbench.commands.exercise import races
-from collbench.commands.exercise.races import BARRIER, RACE, RECEIVE, START, Run
+from collbench.measure import races
+from collbench.measure.races import BARRIER, RACE, RECEIVE, START, Run
 from tools.kernels import streams
 from tools.kernels.streams import ALLREDUCES, BUGS, OTHERS
 

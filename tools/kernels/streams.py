@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from collbench.commands.exercise import races
-from collbench.commands.exercise.races import GAVE_UP, NARROW, RACE, WRONG, Change, Outcome, Run, build, outcome
+from collbench.measure import races
+from collbench.measure.races import GAVE_UP, NARROW, RACE, WRONG, Change, Outcome, Run, build, outcome
 from collbench.platforms import compiler
 from tools import table
 

@@ -21,9 +21,9 @@ from typing import Any
 import msgspec
 
 from collbench.analysis.crossover import Advantage
-from collbench.commands.exercise import races
 from collbench.commands.exercise.records import LIBRARY, Exercise, Mistake
 from collbench.errors import PlatformError, SourceError
+from collbench.measure import races
 from collbench.platforms.layout import awaited
 from collbench.results import Outcome, Result
 from collbench.results.base import Timed

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from collbench.commands.exercise import races
 from collbench.commands.exercise.judge import swept
 from collbench.commands.lesson import asset, table
 from collbench.commands.lesson.content import Litmus, Part
 from collbench.errors import CollbenchError
+from collbench.measure import races
 
 TEXTS = table("breaks")
 """The experiments, and sentences by speaker and outcome."""

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from collbench.commands.exercise import judge, races, records
+from collbench.commands.exercise import judge, records
 from collbench.commands.exercise.command import command
 from collbench.errors import UsageError
+from collbench.measure import races
 from collbench.results import Measurement
 from collbench.runfile.store import read
 from tests.commands.exercise.answers import Answer, answers

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from collbench.commands.exercise import races
 from collbench.commands.lesson import breaks
 from collbench.commands.lesson.breaks import experiments, tried
 from collbench.commands.lesson.content import Part
+from collbench.measure import races
 from tools.breaks import Experiment as Asked
 from tools.breaks import in_order
 from tools.memory_model.fragments import FRAGMENTS, WEAKENINGS, in_one_thread
