@@ -260,11 +260,10 @@ def in_words(contest: Contest) -> str:
     outcome = _outcome(contest, first.sign, last.sign, at_one_place)
     sentence = f"{contest.challenger} {outcome}: {', '.join(map(str, named))}"
     if contest.expected:
-        where, what = _sizes(contest, lambda point: not point.apart), "the bands overlap"
-    else:
-        where = "" if at_one_place else _sizes(contest, lambda point: not point.sign)
-        what = "not distinguishable"
-    return f"{sentence}; {what} at {where}" if where else sentence
+        where = _sizes(contest, lambda point: not point.apart)
+        return f"{sentence}; only likely at {where}, where the bands overlap" if where else sentence
+    where = "" if at_one_place else _sizes(contest, lambda point: not point.sign)
+    return f"{sentence}; not distinguishable at {where}" if where else sentence
 
 
 def _outcome(contest: Contest, first: int, last: int, at_one_place: bool) -> str:

@@ -67,7 +67,7 @@ class Diagnosis:
     limit: float = math.nan  # largest ratio of large messages that is not slow
     sight: Sight = UNSEEN
     assumed: str = ""  # assumptions about the run that the log does not tell
-    together: bool = False  # whether sizes are slow together, which calls for reasons
+    together: str = ""  # the sizes that are slow together, which calls for reasons: `as a whole`, `above 64 MiB`
     system: System | None = None  # the system that it is compared with
     refuted: bool = False  # whether it is faster than the system's links allow
     faster: str = ""  # the much faster round of a log, in words
@@ -174,7 +174,7 @@ def _agreed(every: Sequence[Diagnosis], choices: Sequence[str]) -> Diagnosis:
     words = {diagnosis.word for diagnosis in judged}
     nearest = min(judged, key=lambda diagnosis: diagnosis.off)
     if Word.SLOW in words and len(words) > 1:
-        return replace(nearest, word=Word.UNKNOWN, remark=_choices(every, choices), together=False)
+        return replace(nearest, word=Word.UNKNOWN, remark=_choices(every, choices), together="")
 
     # A curve that is FAST for one candidate is as expected for another.
     word = next(word for word in (Word.UNKNOWN, Word.SLOW, Word.OK, Word.FAST) if word in words)
@@ -270,7 +270,7 @@ def _held_together(compared: ComparedCurve) -> Diagnosis:
     if len(rows) >= FEWEST and not rows[0].implementation.startswith(COPIES):
         whole = judge(compared.sizes, compared.logs(compared.healthy), compared.errors(compared.system))
     word, remark, limit = whole.word, whole.reason, whole.limit
-    together = word is Word.SLOW
+    together = whole.what if word is Word.SLOW else ""
     if together and slow:
         remark += f"; most of all {slow_in_words(slow, len(rows))}"
     elif slow:
@@ -373,7 +373,10 @@ class Stretch(NamedTuple):
 
 
 def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> Judgement:
-    """Judge the logarithms of measured over expected times, by ascending size; the limit is of large messages."""
+    """Judge the logarithms of measured over expected times, by ascending size; the limit is of large messages.
+
+    The judgement of a slow or fast curve names the sizes that show it: `as a whole`, `above 64 MiB`.
+    """
     stretches = list(_stretches(sizes, smoothed(logs) - errors.mean, errors.covariance))
     limit = math.nan
     if stretches[-1].where == _LARGE_SIZES:
@@ -383,7 +386,7 @@ def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> Judgement:
         if far.off / bound > far.spread:
             usual = f"healthy machines take {most} {np.exp(bound * far.spread):.2f}x"
             remark = f"{np.exp(far.off):.2f}x the usual time of such machines{far.where}; {usual}"
-            return Judgement("", "", word, remark, limit=limit)
+            return Judgement(far.where.strip() or "as a whole", "", word, remark, limit=limit)
     return Judgement("", "", Word.OK, limit=limit)
 
 

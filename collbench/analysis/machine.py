@@ -17,7 +17,7 @@ from collbench.platforms.gpu import nccl
 from collbench.runfile.store import Run
 from collbench.topology import files
 from collbench.topology.discovered import Topology, caveats
-from collbench.topology.products import product_named
+from collbench.topology.products import arch_named, product_named
 from collbench.topology.render import LAUNCHES
 from collbench.topology.system import ALONE, System, as_system, launched_in_graph
 from collbench.units import counted, printable
@@ -202,7 +202,8 @@ def unlike_gpu(run: Run, system: System) -> tuple[str, bool]:
             continue
         unlike = f"the run names {gpu}, and {system.name} has {system.gpu}"
         unlike_kind = sliced or not _same(_MEMORY.sub("", gpu), _MEMORY.sub("", system.gpu))
-        other = other or bool(product_named(gpu) and product_named(system.gpu) and unlike_kind)
+        known = all(product_named(name) or arch_named(name) for name in (gpu, system.gpu))
+        other = other or bool(known and unlike_kind)
     return unlike, other
 
 

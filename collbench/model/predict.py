@@ -74,6 +74,7 @@ FEW = 64
 
 More were hardly published; or, over Slingshot, transfers hinder each other and those of other jobs, now less, now more.
 """
+SLOWED = 1.005  # least ratio of a time with the network to the time without that names the share of the NICs
 WIDER = 0.1  # how much each doubling of the nodes beyond widens the band above, and adds to the spread of errors
 ALONE = 0.05  # fraction of a size's variance that it shares with no other: how times scatter
 WINDOW = 5  # sizes of which the median counts: two neighbours out of line say nothing of the machine
@@ -418,7 +419,7 @@ def network_curve(
     rows = []
     for prediction, ratio, network in zip(predictions, longer.tolist(), effects, strict=True):
         seconds, low, high = (ratio * value for value in (prediction.seconds, prediction.low, prediction.high))
-        slower = Note.of(f"NICs at {network.factor:.0%}" if network.factor < 1 else "")
+        slower = Note.of(f"NICs at {network.factor:.0%}" if network.factor < 1 and ratio >= SLOWED else "")
         rows.append(replace(prediction, seconds=seconds, low=low, high=high, note=prediction.note | slower))
     return rows
 

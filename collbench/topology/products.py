@@ -105,6 +105,12 @@ def product_named(name: str) -> Product | None:
     return next((product for pattern, product in PRODUCTS if re.search(pattern, name, re.IGNORECASE)), None)
 
 
+def arch_named(name: str) -> str:
+    """Return the architecture that the name of a GPU tells; empty if it tells none."""
+    named = (arch for arch, gpus in ARCHITECTURES.items() if gpus.products and re.search(gpus.products, name))
+    return next(named, "")
+
+
 def usual_product(arch: str) -> Product:
     """Return the usual product of an architecture, or of the newest before it that has one."""
     for older in (arch, *sorted(ARCHITECTURES, key=capability, reverse=True)):

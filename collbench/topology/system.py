@@ -22,6 +22,7 @@ from collbench.topology.products import (
     ARCHITECTURES,
     SOCKET_LINKS,
     Product,
+    arch_named,
     pcie_rate,
     pcie_spec,
     product_named,
@@ -343,10 +344,9 @@ class _Machine:
             if arch not in ARCHITECTURES:
                 raise UsageError(f"{gpu.name} is {arch}, which no system may be; choices: {', '.join(ARCHITECTURES)}")
             return arch
-        for arch, gpus in ARCHITECTURES.items():
-            if gpus.products and re.search(gpus.products, gpu.name):
-                self._guesses.append(f"{arch}, from the name {gpu.name}")
-                return arch
+        if arch := arch_named(gpu.name):
+            self._guesses.append(f"{arch}, from the name {gpu.name}")
+            return arch
         raise UsageError(f"the architecture of {gpu.name} is unknown, and its driver does not say it; {FILE}")
 
     def _fabric(self) -> tuple[str, int]:

@@ -15,7 +15,7 @@ if [[ ${SLURM_SCRIPT_CONTEXT:-} == epilog* ]]; then
   : "${EVERY:=86400}" "${LIMIT:=100}" "${CHECK:=--budget 60s}"
   name=epilog stamps=("$FOLDER/checked-at-length" "$FOLDER/checked") failed=0  # 1 would be the reason: "Epilog error"
 else
-  : "${EVERY:=3600}" "${LIMIT:=40}" "${CHECK:=--budget 10s -b 1M -e 64M}"
+  : "${EVERY:=3600}" "${LIMIT:=40}" "${CHECK:=--budget 30s -b 1M -e 64M}"
   name=prolog stamps=("$FOLDER/checked") failed=1
 fi
 export COLLBENCH_STATE=$FOLDER COLLBENCH_CACHE=$FOLDER/cache CUPY_CACHE_DIR=$FOLDER/cupy

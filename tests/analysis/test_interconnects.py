@@ -61,7 +61,7 @@ def test_the_fastest_is_told_by_ranges_of_sizes_or_as_likely() -> None:
     found = table(predicted(FAST_SMALL, 1.5), predicted(FAST_LARGE, 1.5))
     assert found.winning_ranges == ["a 8 B, by 4x", "likely a 64 B, by 2x", "b 512 B, by 5x"]
     assert found.verdict()[0] == "should be fastest: a 8 B, by 4x; likely a 64 B, by 2x; b 512 B, by 5x"
-    assert "the bands overlap at 64 B" in found.verdict()[1]
+    assert "only likely at 64 B, where the bands overlap" in found.verdict()[1]
 
 
 def test_one_that_is_fastest_at_all_sizes_is_named_first_and_a_lead_counts_from_the_slowest_of_those_level() -> None:

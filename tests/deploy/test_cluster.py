@@ -31,7 +31,7 @@ SWEEP = (COLLBENCH, "sweep", "--on", "cpu", "-b", "64", "-e", "64", "-n", "3", "
 PROLOG = """
 [ -e {folder}/kernels ] || exit 0
 export COLLBENCH_BIN={bin} FOLDER={folder}/$SLURMD_NODENAME
-export CHECK="--impl ring-flags -b 4020 -e 4020 --budget 1s --reference {folder}/floors.toml"
+export CHECK="--impl ring-flags -b 4020 -e 4020 --budget 10s --reference {folder}/floors.toml"
 [ "$SLURMD_NODENAME" = n2 ] && export COLLBENCH_KERNELS={folder}/kernels
 exec /bin/bash {script}
 """

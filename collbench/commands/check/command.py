@@ -38,7 +38,7 @@ _OPTIONS = [
     click.Argument(["inputs"], nargs=-1, type=PATH, metavar="[RUN|LOG|FOLDER]..."),
     *options_of(CheckRequest),
     EXIT,
-    option("-q --quiet", "Print only the verdict line.", is_flag=True),
+    option("-q --quiet", "Print only the verdict line; a terminal also shows that it measures.", is_flag=True),
     option("-v --verbose", "Print the rows of each input, if several.", is_flag=True),
     json_option("all of it"),
     junit_option("a size"),
@@ -95,8 +95,8 @@ def _check(options: Mapping[str, Any]) -> int:
     with to.aside():
         if not to.brief:
             click.echo("\n".join(verdicts.shown(judged, options["verbose"])))
-        elif hint := next((each.result.hint for each in judged if each.result.hint.startswith("not stored")), ""):
-            click.echo(hint, err=True)
+        elif judged[0].result.hint.startswith(("not stored", "run file")):
+            click.echo(judged[0].result.hint, err=True)
     return to.end(verdicts.word(judged), verdicts.last_line(judged, to.exits), lost)
 
 

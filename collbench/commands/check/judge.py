@@ -99,6 +99,7 @@ class CheckedCurve(Shown):
     reasons: tuple[tuple[str, str], ...] = ()  # reason and fix, the likeliest first
     limit: float = math.nan  # of all sizes together; by the model, of the sizes above 64 MiB
     sight: Sight = UNSEEN
+    together: str = ""  # the sizes that are slow together: `as a whole`, `above 64 MiB`
     blind: bool = False  # whether it is UNKNOWN only because a large slowdown would go unnoticed
 
     @property
@@ -221,9 +222,11 @@ class CheckResult(Shown):
     def counts(self) -> str:
         """Counts of correct results, and of sizes by their judgement."""
         right = self._right
-        if self.word is Word.SLOW and all(size.word is not Word.SLOW for size in self.sizes):
-            return f"{right}, slow as a whole"
         counts = Counter(size.judgement.kind for size in self.sizes)
+        if self.telling and self.telling.together:
+            slow = counts[Word.SLOW.value]
+            alone = f", {slow} of {counted(len(self.sizes), 'size')} also alone" if slow else ""
+            return f"{right}, slow {self.telling.together}{alone}"
         if set(counts) == {"as expected"}:
             return f"{right} and as expected"
         return ", ".join([right, *(f"{count} {kind}" for kind, count in counts.most_common())])
@@ -235,16 +238,15 @@ def shares_cores(results: Iterable[Result]) -> bool:
     return bool(switches) and median(switches) >= SHARED
 
 
-def unsure(curve: CheckedCurve) -> CheckedCurve:
-    """Return a SLOW curve as UNKNOWN: its ranks shared their cores, so the machine may not be the reason."""
+def unsure(curve: CheckedCurve, why: str) -> CheckedCurve:
+    """Return a SLOW curve as UNKNOWN, and why: the machine may not be the reason."""
     if curve.word is not Word.SLOW:
         return curve
     sizes = []
     for size in curve.sizes:
         undecided = replace(size.judgement, word=Word.UNKNOWN, reason=UNDECIDED)
         sizes.append(replace(size, judgement=undecided) if size.word is Word.SLOW else size)
-    remark = "another program ran on the cores of the ranks; end it, and check again"
-    return replace(curve, sizes=tuple(sizes), word=Word.UNKNOWN, remark=remark)
+    return replace(curve, sizes=tuple(sizes), word=Word.UNKNOWN, remark=why)
 
 
 def by_case(rows: Iterable[Observed]) -> dict[tuple[Case, str], list[Observed]]:
@@ -294,7 +296,8 @@ def _judge_curve(
 
     # Test the mean of all sizes as if it were one size.
     error, variance = max(expected.error for _, expected in compared), fmean(variances) / len(variances)
-    whole = _decide(fmean(median(logs) for logs, _ in compared), variance, error, test, near)
+    offs = [median(logs) for logs, _ in compared]
+    whole = _decide(fmean(offs), variance, error, test, near)
     resolution = math.exp(max(math.log1p(test.slower) + test.start, test.resolution(error)))
     word, remark = _word(sizes, whole, resolution)
     large = [seen for nbytes, seen in singles if regime(nbytes) == 2] or [singles[-1][1]]
@@ -303,7 +306,10 @@ def _judge_curve(
     if blind:
         word, remark = Word.UNKNOWN, f"{whole_sight}; give a --reference with more rounds"
     limit = test.limit(variance, error)
-    return CheckedCurve(tuple(sizes), word, remark, limit=limit, sight=whole_sight, blind=blind)
+    common = len(offs) == len(cases) > 1 and median(offs) > math.log(limit)  # one very slow size raises the mean, too
+    lone = any(size.word is Word.SLOW for size in sizes) and not common
+    together = "as a whole" if whole is Word.SLOW and not lone else ""
+    return CheckedCurve(tuple(sizes), word, remark, limit=limit, sight=whole_sight, together=together, blind=blind)
 
 
 def _variances(compared: Sequence[tuple[list[float], ExpectedTime]], on_cpu: bool) -> list[float]:
@@ -429,5 +435,6 @@ def judge_by_model(diagnosis: Diagnosis, fitted: bool = True) -> CheckedCurve:
         reasons=tuple(diagnosis.likely()),
         limit=diagnosis.limit,
         sight=diagnosis.sight,
+        together=diagnosis.together,
         blind=diagnosis.word is Word.UNKNOWN and diagnosis.judged,
     )

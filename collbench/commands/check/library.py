@@ -95,7 +95,7 @@ class CheckRequest(Request):
     ] = None
     budget: Annotated[
         Time,
-        Opt("--budget", "Time for rounds; at least three rounds are measured.", unit=TIME, above=0),
+        Opt("--budget", "Time for rounds; at least one is measured, and another if it fits.", unit=TIME, above=0),
     ] = "60s"
     out: Out = None
 
@@ -294,7 +294,7 @@ def measure(request: CheckRequest) -> CheckResult | None:
         # Another round begins if one of average length would end within the budget.
         rounds += 1
         spent = time.monotonic() - begun
-        more = rounds < FEWEST or spent * (1 + 1 / rounds) < request.seconds
+        more = spent * (1 + 1 / rounds) < request.seconds
         if session.leader:
             result = _verdict(request, run, expected, rounds, spent)
             if rounds == 1 and not (expected or request.on) and _is_left_open(result):
@@ -305,14 +305,28 @@ def measure(request: CheckRequest) -> CheckResult | None:
         more, also = everyone(launched()).broadcast((more, also))
     if not run or not result:  # only the first process of the launcher has a result
         return None
-    if baseline:
+    if rounds < FEWEST and not result.correctness.faults:
+        result = _of_few_rounds(result, expected)
+    elif baseline:
         result = _stored(run, result, baseline)
     if request.out:
         try:
-            write(Path(request.out), run.header, run.results, int(bool(result.correctness.faults)))
+            path = write(Path(request.out), run.header, run.results, int(bool(result.correctness.faults)))
         except CollbenchError as error:  # the verdict stands even if the run cannot be written
             return replace(result, hint=f"not stored: {error}")
+        result = replace(result, hint="\n".join(filter(None, (f"run file: {path}", result.hint))))
     return result
+
+
+def _of_few_rounds(result: CheckResult, expected: Expectation | None) -> CheckResult:
+    """Return the result of a budget that ended early: a short disturbance may be why a size is slow.
+
+    The model of a system judges a single round as well as several.
+    """
+    enough = math.ceil(FEWEST * result.seconds / result.rounds)
+    why = f"--budget ended after {counted(result.rounds, 'round')}; {FEWEST} need --budget {enough}s"
+    curves = tuple(judge.unsure(curve, why) if expected else curve for curve in result.curves)
+    return replace(result, curves=curves, remarks=(*result.remarks, why))
 
 
 def _larger(request: CheckRequest, run: Run) -> list[int]:
@@ -394,7 +408,8 @@ def _verdict(
     else:
         result = _by_model(request, run, rows, result)
     if judge.shares_cores(run.results):
-        result = replace(result, curves=tuple(map(judge.unsure, result.curves)))
+        why = "another program ran on the cores of the ranks; end it, and check again"
+        result = replace(result, curves=tuple(judge.unsure(curve, why) for curve in result.curves))
     return _without_lone_ranks(result, header)
 
 

@@ -15,7 +15,7 @@ from collbench.commands.step.measured import LONGEST
 from collbench.commands.step.predicted import PredictedSteps
 from collbench.commands.step.schedules import overlapping
 from collbench.commands.step.work import BUCKET_UNIT, COMMUNICATE, COMPUTE, MODES, SEQUENTIAL, WEAK, SgdJob, Step
-from collbench.errors import UsageError
+from collbench.errors import UsageError, notify
 from collbench.measure.interleave import Arm, Interleaving
 from collbench.measure.session import Session
 from collbench.measure.supervisor import Supervisor
@@ -101,7 +101,7 @@ def scale_session(request: StepRequest) -> Session:
         if system.nics:
             most *= 2 ** int(math.log2(max(system.nodes, _NODES)))
         # A prediction for one rank costs nothing, and is the base of all ratios.
-        counts = parse_ranks(request.counts or f"1..{most}", 1)
+        counts = _in_whole_nodes(parse_ranks(request.counts or f"1..{most}", 1), request.counts, system)
         sweep = _described_sweep(request, system, counts[-1])
         cases = chain.from_iterable(scaled_cases(sweep, counts, modes))
         folder = request.folder or default_folder(sweep, f"scale-{folder_name(system, counts[-1])}")
@@ -279,6 +279,17 @@ def parse_ranks(text: str, *also: int) -> tuple[int, ...]:
             "such as 1,2,4 or 8..4096"
         )
     return *also, *given
+
+
+def _in_whole_nodes(counts: Sequence[int], given: str | None, system: System) -> Sequence[int]:
+    """Return the counts of a range, rounded up to whole nodes of the system, which a notice names."""
+    whole = {count: -(-count // system.gpus) * system.gpus for count in counts if count > system.gpus}
+    rounded = {count: more for count, more in whole.items() if count != more}
+    if not rounded or (given and ".." not in given):
+        return counts
+    pairs = ", ".join(f"{more} instead of {count}" for count, more in rounded.items())
+    notify(f"{system.name} has 1 to {system.gpus} ranks or whole {'racks' if system.is_rack else 'nodes'}: {pairs}", 3)
+    return sorted({whole.get(count, count) for count in counts})
 
 
 def parse_buckets(text: str | None, nbytes: int) -> tuple[int, ...]:

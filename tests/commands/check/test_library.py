@@ -26,7 +26,7 @@ from collbench.results import Failed, Measurement, Mismatch, Result
 from collbench.results.disturbed import Scheduling
 from collbench.results.facts import Note, Sharing
 from collbench.runfile.schema import TopologyPart
-from collbench.runfile.store import read
+from collbench.runfile.store import NAME, read
 from collbench.topology.files import load
 
 NEAR, FAR = 140e-9, 450e-9  # barriers of the two states of a made-up virtual machine
@@ -294,18 +294,22 @@ def test_large_messages_are_measured_besides_on_gpus_unless_sizes_were_named_or_
         monkeypatch.setattr(Ranks, "device", device)
         monkeypatch.setattr(library, "ON_CACHES", largest)
         ranks.slow = {0: slow}
-        rows = check(budget=1e-6, **words).sizes
+        rows = check(**words).sizes
         found = tuple(size.row.case.nbytes for size in rows if size.row.case.nbytes > largest)
         assert found == more, (device, largest, slow, words)
 
 
-def test_a_budget_ends_a_check_after_three_rounds_and_what_is_undecided_is_said(monkeypatch: Any) -> None:
+def test_a_budget_may_end_a_check_after_one_round_which_calls_nothing_slow_and_is_not_kept(
+    ranks: type[Ranks], tmp_path: Path
+) -> None:
     check()
-    monkeypatch.setattr(Ranks, "noise", 0.5)
-    result = check(budget=1e-6)
-    assert result.rounds == 3
-    assert result.word is Word.UNKNOWN
-    assert "undecided" in result.line
+    for times, word in ((1.0, Word.OK), (3.0, Word.UNKNOWN)):
+        ranks.slow = {0: times}
+        result = check(budget=1e-6, out=tmp_path / str(times))
+        assert (result.rounds, result.word) == (1, word)
+        assert "--budget ended after 1 round; 3 need --budget 1s" in result.line
+        assert result.hint == f"run file: {tmp_path / str(times) / NAME}"
+    assert len(list((tmp_path / "state").rglob(NAME))) == 1
 
 
 def test_good_runs_of_another_machine_or_operation_are_no_measure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,17 @@ def test_of_several_rounds_the_worst_is_judged_wherever_it_stands(
     assert f"{len(tables)} rounds, up to 4.00x apart" in result.line
 
 
+@pytest.mark.parametrize("against", ["", FAST])
+def test_what_slows_all_sizes_is_said_once_of_all_and_one_slow_size_is_not_all(tmp_path: Path, against: str) -> None:
+    (result,) = judged(tmp_path, scaled(FAST, 1.5), against=against)
+    assert "slow as a whole" in result.line
+    assert "as expected" not in result.line
+    row = next(line for line in FAST.splitlines() if line.split()[:1] == ["1073741824"])
+    (result,) = judged(tmp_path, FAST.replace(row, scaled(row, 10)), against=FAST)
+    assert result.word is Word.SLOW
+    assert "as a whole" not in result.line
+
+
 def test_rounds_that_are_alike_are_as_one_of_them(tmp_path: Path) -> None:
     (once,) = judged(tmp_path, FAST, against=FAST)
     (twice,) = judged(tmp_path, FAST, FAST, against=FAST)
@@ -216,5 +227,5 @@ def test_how_a_test_ran_limits_what_is_said_of_it(name: str, word: Word, told: s
         result = collbench.check(run=REPORTS / f"{name}.log", **against)  # type: ignore[arg-type]
         assert result
         assert told in result.line
-        assert result.word is (Word.SLOW if against and "round" in told else word), against
+        assert result.word is (Word.SLOW if "reference" in against and "round" in told else word), against
         assert "unset" not in str([curve.reasons for curve in result.curves]), "a setting is as it is in every round"
