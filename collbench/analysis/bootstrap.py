@@ -369,6 +369,11 @@ def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> Scatter:
         logs = [log for _, log in rest]
         for (nbytes, _), *distances in zip(rest, _from_median(logs), _from_nearer(logs), strict=True):
             squares_at[nbytes].append(max(distances) ** 2)
+    return of_squares(squares_at)
+
+
+def of_squares(squares_at: Mapping[int, Sequence[float]]) -> Scatter:
+    """Return the scatter of ratios from squared deviations by size in bytes."""
     sizes = sorted(squares_at)
 
     # Two sizes are equally far from their middle, which may also be a change.

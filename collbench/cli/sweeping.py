@@ -176,9 +176,9 @@ def print_end(session: Session, lines: Iterable[str], outputs: Outputs) -> None:
 
 
 INTERCONNECTS_LEGEND = (
-    "vs: above 1 is faster, ~ bands or intervals overlap; *: fastest, ?: perhaps fastest; by: lead over the next\n"
-    "band: nine in ten measurements should fall into that of a prediction; of a measurement, its 95 % interval"
+    "vs: above 1 is faster, ~ intervals overlap; *: fastest, ?: perhaps fastest; by: lead over the next"
 )
+PREDICTED_LEGEND = "interval of a prediction: nine in ten measurements should fall into it; of a measurement: 95 %"
 
 
 def side_by_side(
@@ -261,6 +261,8 @@ def show_interconnects(tables: Sequence[interconnects.InterconnectTable], what_i
             click.echo("\n".join([*heads, ""]))
         click.echo("\n".join([table.title, *lines(table.columns, table.cells), "", *table.verdict()[1:], ""]))
     click.echo(INTERCONNECTS_LEGEND, err=True)
+    if any("predicted" in each.origin for table in tables for each in table.interconnects):
+        click.echo(PREDICTED_LEGEND, err=True)
 
 
 def _head(table: interconnects.InterconnectTable) -> Iterator[str]:
