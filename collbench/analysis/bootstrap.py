@@ -356,11 +356,11 @@ _SEVERAL = 8  # sizes of a curve
 _REACH = 2  # sizes to either side for a ratio of means; a step of three sizes is then no outlier
 
 
-def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> Scatter:
+def of_means(curves: Sequence[Sequence[tuple[int, float]]], twins: Mapping[int, list[float]] | None = None) -> Scatter:
     """Return the scatter of ratios of two means.
 
     A curve is (nbytes, logarithm of the ratio) by size.  A size counts once, and outliers do not count.  PUBLISHED is
-    the prior (a moderated variance: G. Smyth, 2004).
+    the prior (a moderated variance: G. Smyth, 2004).  At the sizes of *twins*, its squared deviations count instead.
     """
     squares_at: dict[int, list[float]] = {nbytes: [] for curve in curves for nbytes, _ in curve}
     for curve in curves:
@@ -369,11 +369,7 @@ def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> Scatter:
         logs = [log for _, log in rest]
         for (nbytes, _), *distances in zip(rest, _from_median(logs), _from_nearer(logs), strict=True):
             squares_at[nbytes].append(max(distances) ** 2)
-    return of_squares(squares_at)
-
-
-def of_squares(squares_at: Mapping[int, Sequence[float]]) -> Scatter:
-    """Return the scatter of ratios from squared deviations by size in bytes."""
+    squares_at.update(twins or {})
     sizes = sorted(squares_at)
 
     # Two sizes are equally far from their middle, which may also be a change.

@@ -34,6 +34,7 @@ _IN_TURN = "`collbench sweep --ab` measures two settings in turn, so that change
 _ALIKE = 1.3  # number of sizes with correlated errors that count as one (by simulation, docs/analysis.md)
 NOTABLE = 0.02  # least scatter between runs that is reported
 _SAME_PLACE = math.log(1.05)  # largest change of a barrier's time on an unchanged machine
+_SOURCES = ("the scatter of neighbouring sizes", "in-place against out-of-place times")
 _WIDEST = 1000.0  # largest ratio of an interval's ends
 _FELT = 3.0
 """Factor by which other operations may change more than a barrier: once MPI took 35 % longer in a whole run, and
@@ -137,16 +138,16 @@ def compare(
         rows = [judged(pair, same, same, blank, usual) for pair in pairs]
         remarks = ["BASE and NEW have the same times: they are one run"]
     else:
+        # Two machines differ more at one size than at the next, which is no scatter.
         twins = _twins(pairs) if headers.several_machines((base.header, new.header)) else {}
-        source = "in-place against out-of-place times" if twins else "the scatter of neighbouring sizes"
-        ratios, remarks = _estimates(pairs, max(1, base.header.sweep.starts) if halves else 0, twins, source)
+        ratios, remarks = _estimates(pairs, max(1, base.header.sweep.starts) if halves else 0, twins)
         for name, run in (("BASE", base), ("NEW", new)):
             if scattered := scatter_in_words(run.cases):
                 remarks.append(f"{name} has {scattered}: the medians are compared")
         if margin is None:
             passes = max(usual, _margin(ratios, confidence))
         if passes > usual:
-            margin_from = f"margin {passes:.0%}, from {source}"
+            margin_from = f"margin {passes:.0%}, from {_SOURCES[bool(twins)]}"
             remarks.insert(0, margin_from)
         rows, wholes = _judged_rows(pairs, ratios, blank, passes, confidence)
         outliers = {id(pair.base) for pair, ratio in ratios.items() if ratio.outlier}
@@ -183,36 +184,28 @@ def _pairs(base: Run, new: Run, selected: Selected) -> list[Pair]:
 
 
 Ratios = dict[Pair, LogRatio]
+Twins = dict[int, list[float]]
 
 
-def _twins(pairs: Sequence[Pair]) -> dict[int, list[float]]:
-    """Return the squared deviations of ratios by size, from in-place and out-of-place times of both runs.
-
-    Two machines differ at one size more than at the next, which is no scatter.
-    """
+def _twins(pairs: Sequence[Pair]) -> Twins:
+    """Return the squared deviations of ratios by size, from in-place and out-of-place times of both runs."""
     squares = defaultdict(list)
-    for twins in by_key(
-        pairs, lambda pair: (replace(pair.base.case, in_place=False), pair.base.implementation)
-    ).values():
+    groups = by_key(pairs, lambda pair: (replace(pair.base.case, in_place=False), pair.base.implementation))
+    for twins in groups.values():
         for one, other in pairwise(twins):
             logs = [math.log(first / second) for first, second in zip(one.seconds, other.seconds, strict=True)]
             squares[one.nbytes].append(sum(log**2 for log in logs) / 2)
     return squares
 
 
-def _estimates(
-    pairs: Sequence[Pair], starts: int, twins: Mapping[int, Sequence[float]], source: str
-) -> tuple[Ratios, list[str]]:
-    """Return estimates and remarks; `starts` is that of an interleaved run's ranks, 0 for successive runs.
-
-    The scatter of means comes from *twins* if there are any; *source* names where it comes from.
-    """
+def _estimates(pairs: Sequence[Pair], starts: int, twins: Twins) -> tuple[Ratios, list[str]]:
+    """Return estimates and remarks; `starts` is that of an interleaved run's ranks, 0 for successive runs."""
     still = [pair for pair in pairs if starts or not pair.moved]
     ratios, remarks = _from_samples([pair for pair in still if pair.sampled], starts)
     if means := [pair for pair in still if pair not in ratios and pair.has_means]:
         of_means = _from_means(means, twins)
         ratios |= of_means
-        remarks.append(_without_samples(list(of_means.values()), source))
+        remarks.append(_without_samples(list(of_means.values()), bool(twins)))
     return _with_outliers(pairs, ratios), remarks
 
 
@@ -237,9 +230,8 @@ def _from_samples(sampled: Sequence[Pair], starts: int) -> tuple[Ratios, list[st
     return ratios, remarks
 
 
-def _from_means(means: Sequence[Pair], twins: Mapping[int, Sequence[float]]) -> Ratios:
-    neighbours = _by_size((pair, pair.log) for pair in means)
-    scatter = bootstrap.of_squares(twins) if twins else bootstrap.of_means(neighbours)
+def _from_means(means: Sequence[Pair], twins: Twins) -> Ratios:
+    scatter = bootstrap.of_means(_by_size((pair, pair.log) for pair in means), twins)
     spreads = bootstrap.start_spreads([(pair.curve, pair.rounds) for pair in means], replace(PUBLISHED, freedom=0))
     ratios = {}
     for pair, spread in zip(means, spreads, strict=True):
@@ -398,10 +390,10 @@ def _why_unknown(pair: Pair) -> str:
     return f"fewer than {FEWEST} samples; measure more"
 
 
-def _without_samples(means: Sequence[LogRatio], source: str) -> str:
+def _without_samples(means: Sequence[LogRatio], twins: bool) -> str:
     """Return the source of the intervals of logs in words."""
     typical = math.expm1(median(row.scatter[0] for row in means))
-    source = f"{source}, {typical:.1%}"
+    source = f"{_SOURCES[twins]}, {typical:.1%}"
     if max(row.scatter[1] for row in means) == PUBLISHED.freedom:
         source = f"published repeats, {PUBLISHED.deviation:.1%}, since there are too few sizes to show scatter"
     if repeated := sum(row.error > 0 for row in means):

@@ -373,10 +373,7 @@ class Stretch(NamedTuple):
 
 
 def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> Judgement:
-    """Judge the logarithms of measured over expected times, by ascending size; the limit is of large messages.
-
-    The judgement of a slow or fast curve names the sizes that show it: `as a whole`, `above 64 MiB`.
-    """
+    """Judge the logarithms of measured over expected times, by ascending size; the limit is of large messages."""
     stretches = list(_stretches(sizes, smoothed(logs) - errors.mean, errors.covariance))
     limit = math.nan
     if stretches[-1].where == _LARGE_SIZES:

@@ -203,7 +203,7 @@ def unlike_gpu(run: Run, system: System) -> tuple[str, bool]:
         unlike = f"the run names {gpu}, and {system.name} has {system.gpu}"
         unlike_kind = sliced or not _same(_MEMORY.sub("", gpu), _MEMORY.sub("", system.gpu))
         known = all(product_named(name) or arch_named(name) for name in (gpu, system.gpu))
-        other = other or bool(known and unlike_kind)
+        other = bool(other or (known and unlike_kind))
     return unlike, other
 
 

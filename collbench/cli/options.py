@@ -196,8 +196,8 @@ class _Value(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         """Return the value; UsageError where it is impossible."""
         if self._plain is click.INT and self._opt.name in ("--nodes", "--ranks") and parse_numbers(str(value))[1:]:
-            several = "`collbench step scale --on SYSTEM --ranks 8..64` predicts several numbers of ranks"
-            raise UsageError(f"{self._opt.name} {value} names several numbers; give one; {several}")
+            several = "`collbench step scale --on SYSTEM --ranks 8..64` predicts several"
+            raise UsageError(f"{self._opt.name} {value} is not one number; {several}")
         value = self._plain.convert(value, parameter, context)
         self._opt.refuse(value)
         if self._opt.unit in (DURATION, FRACTION):

@@ -107,8 +107,7 @@ def product_named(name: str) -> Product | None:
 
 def arch_named(name: str) -> str:
     """Return the architecture that the name of a GPU tells; empty if it tells none."""
-    named = (arch for arch, gpus in ARCHITECTURES.items() if gpus.products and re.search(gpus.products, name))
-    return next(named, "")
+    return next((arch for arch, gpus in ARCHITECTURES.items() if gpus.products and re.search(gpus.products, name)), "")
 
 
 def usual_product(arch: str) -> Product:

@@ -35,6 +35,7 @@ ONCE, ONCE_SMALL = 1.5, 2.6
 """Limits of a size measured once.  One in eight small messages between nodes is off by 10 % or more."""
 UNDECIDED, DISTURBED, NOT_COMPARED = "undecided", "disturbed", "not compared"
 """Reasons of UNKNOWN sizes: too few rounds, all rounds disturbed by other programs, or no expected time."""
+_OTHERS = "another program ran on the cores of the ranks; end it, and check again"
 _QUANTILE, _USUAL = 1.96, 1.645  # standard deviations of a 95 % and of a 90 % interval
 
 
@@ -224,8 +225,7 @@ class CheckResult(Shown):
         right = self._right
         counts = Counter(size.judgement.kind for size in self.sizes)
         if self.telling and self.telling.together:
-            slow = counts[Word.SLOW.value]
-            alone = f", {slow} of {counted(len(self.sizes), 'size')} also alone" if slow else ""
+            alone = f", {counts['SLOW']} of {counted(len(self.sizes), 'size')} also alone" * ("SLOW" in counts)
             return f"{right}, slow {self.telling.together}{alone}"
         if set(counts) == {"as expected"}:
             return f"{right} and as expected"
@@ -238,7 +238,7 @@ def shares_cores(results: Iterable[Result]) -> bool:
     return bool(switches) and median(switches) >= SHARED
 
 
-def unsure(curve: CheckedCurve, why: str) -> CheckedCurve:
+def unsure(curve: CheckedCurve, why: str = _OTHERS) -> CheckedCurve:
     """Return a SLOW curve as UNKNOWN, and why: the machine may not be the reason."""
     if curve.word is not Word.SLOW:
         return curve
@@ -306,9 +306,10 @@ def _judge_curve(
     if blind:
         word, remark = Word.UNKNOWN, f"{whole_sight}; give a --reference with more rounds"
     limit = test.limit(variance, error)
-    common = len(offs) == len(cases) > 1 and median(offs) > math.log(limit)  # one very slow size raises the mean, too
-    lone = any(size.word is Word.SLOW for size in sizes) and not common
-    together = "as a whole" if whole is Word.SLOW and not lone else ""
+    # One very slow size raises the mean, too.
+    common = len(offs) == len(cases) > 1 and median(offs) > math.log(limit)
+    common = common or Word.SLOW not in {size.word for size in sizes}
+    together = "as a whole" if whole is Word.SLOW and common else ""
     return CheckedCurve(tuple(sizes), word, remark, limit=limit, sight=whole_sight, together=together, blind=blind)
 
 

@@ -319,10 +319,7 @@ def measure(request: CheckRequest) -> CheckResult | None:
 
 
 def _of_few_rounds(result: CheckResult, expected: Expectation | None) -> CheckResult:
-    """Return the result of a budget that ended early: a short disturbance may be why a size is slow.
-
-    The model of a system judges a single round as well as several.
-    """
+    """Return the result of a budget that ended early; only the model calls a machine slow after so few rounds."""
     enough = math.ceil(FEWEST * result.seconds / result.rounds)
     why = f"--budget ended after {counted(result.rounds, 'round')}; {FEWEST} need --budget {enough}s"
     curves = tuple(judge.unsure(curve, why) if expected else curve for curve in result.curves)
@@ -408,8 +405,7 @@ def _verdict(
     else:
         result = _by_model(request, run, rows, result)
     if judge.shares_cores(run.results):
-        why = "another program ran on the cores of the ranks; end it, and check again"
-        result = replace(result, curves=tuple(judge.unsure(curve, why) for curve in result.curves))
+        result = replace(result, curves=tuple(map(judge.unsure, result.curves)))
     return _without_lone_ranks(result, header)
 
 

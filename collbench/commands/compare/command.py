@@ -241,12 +241,10 @@ def _named(comparison: Comparison) -> Sequence[tuple[str, store.Run]]:
 
 
 def _table(comparisons: Sequence[Comparison], machines: Sequence[InterconnectTable]) -> None:
-    """Print the answer first: which machine is the fastest at which sizes, or the judgement of the runs of one."""
     if machines:
         sweeping.show_interconnects(machines)
     else:
-        judgement = overall(comparisons)
-        click.echo(f"answer: {judgement.word.value}: {judgement.reason}\n")
+        click.echo("answer: {0.word.value}: {0.reason}\n".format(overall(comparisons)))
     for comparison in comparisons:
         click.echo("\n".join([*_head(comparison), *rows(comparison), *_tail(comparison), ""]))
     if any(not row.moved for comparison in comparisons for row in comparison.rows):

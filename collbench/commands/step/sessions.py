@@ -283,13 +283,13 @@ def parse_ranks(text: str, *also: int) -> tuple[int, ...]:
 
 def _in_whole_nodes(counts: Sequence[int], given: str | None, system: System) -> Sequence[int]:
     """Return the counts of a range, rounded up to whole nodes of the system, which a notice names."""
-    whole = {count: -(-count // system.gpus) * system.gpus for count in counts if count > system.gpus}
-    rounded = {count: more for count, more in whole.items() if count != more}
+    node = system.gpus
+    rounded = {count: more for count in counts if count > node and count != (more := -(-count // node) * node)}
     if not rounded or (given and ".." not in given):
         return counts
     pairs = ", ".join(f"{more} instead of {count}" for count, more in rounded.items())
-    notify(f"{system.name} has 1 to {system.gpus} ranks or whole {'racks' if system.is_rack else 'nodes'}: {pairs}", 3)
-    return sorted({whole.get(count, count) for count in counts})
+    notify(f"{system.name} has 1 to {node} ranks or whole {'racks' if system.is_rack else 'nodes'}: {pairs}", 3)
+    return sorted({rounded.get(count, count) for count in counts})
 
 
 def parse_buckets(text: str | None, nbytes: int) -> tuple[int, ...]:
