@@ -175,9 +175,7 @@ def print_end(session: Session, lines: Iterable[str], outputs: Outputs) -> None:
     say_where(session, outputs.plot)
 
 
-INTERCONNECTS_LEGEND = (
-    "vs: above 1 is faster, ~ intervals overlap; *: fastest, ?: perhaps fastest; by: lead over the next"
-)
+RATIOS_LEGEND = "vs: above 1 is faster, ~ intervals overlap; *: fastest, ?: perhaps fastest; by: lead over the next"
 PREDICTED_LEGEND = "interval of a prediction: nine in ten measurements should fall into it; of a measurement: 95 %"
 
 
@@ -260,7 +258,7 @@ def show_interconnects(tables: Sequence[interconnects.InterconnectTable], what_i
             printed = heads
             click.echo("\n".join([*heads, ""]))
         click.echo("\n".join([table.title, *lines(table.columns, table.cells), "", *table.verdict()[1:], ""]))
-    click.echo(INTERCONNECTS_LEGEND, err=True)
+    click.echo(RATIOS_LEGEND, err=True)
     if any("predicted" in each.origin for table in tables for each in table.interconnects):
         click.echo(PREDICTED_LEGEND, err=True)
 

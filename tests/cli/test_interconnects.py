@@ -52,6 +52,8 @@ def test_times_are_those_that_predict_prints_of_one_system(here: Command, tmp_pa
 def test_compare_of_two_machines_says_who_is_fastest_too() -> None:
     done = compare(EPYC, XEON, "--only", "mpi")
     assert done.return_value == 0
+    assert done.stdout.startswith("answer: ")
+    assert "predict" not in done.stdout + done.stderr
     assert "rows: " in done.stdout
     assert "cpu-2-ranks-epyc 128 KiB" in done.stdout
     alike = compare(XEON, ROOT / "results" / "cpu-2-ranks-libraries", "--only", "mpi")

@@ -73,6 +73,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--json /proc/nothing.json", "cannot write /proc/nothing.json"),
         ("--csv", "--csv needs several systems"),
         ("--impl mpi", "mpi does not run on gpu; choose from"),
+        ("--nodes 1..64", "--nodes 1..64 is not one number; `collbench step scale"),
         ("--nodes 4 --what-if rain", "unknown what-if 'rain'; choose from: link-down="),
         ("--what-if ecmp", "nothing between nodes here; give 2 nodes or more"),
         ("--nodes 64 --what-if link-down=leaf99:spine0", "no link"),

@@ -16,13 +16,32 @@ from collbench.analysis.compare import compare
 from collbench.analysis.comparison import UNSURE, Comparison
 from collbench.analysis.judgement import Word
 from collbench.results import Reported
-from collbench.runfile.schema import Header, ImportedPart
+from collbench.runfile.schema import Header, ImportedPart, TopologyPart
 from collbench.runfile.store import Run, read
 from tests.conftest import case
 
 DATA = Path(__file__).with_name("data")
 CALM = tuple(1 + 0.003 * (-1) ** (place * place // 2) for place in range(24))
 CHANGED = (Word.SLOW, Word.FAST)
+
+
+def machine(gpu: str, ratios: Sequence[float]) -> Run:
+    """A log of one kind of GPU: each size out of place, and in place 1 % slower."""
+    rows = []
+    for place, ratio in enumerate(ratios):
+        for in_place, more in ((False, 1.0), (True, 1.01)):
+            at = case(nbytes=8 << place, in_place=in_place)
+            rows.append(Reported(at, "nccl", "gpu", 1e-5 * ratio * more, "mean of 20"))
+    header = Header(topology=TopologyPart(name=f"8 x {gpu}", platform="gpu", ranks=8))
+    return Run(Path("log.jsonl"), header, tuple(rows), True)
+
+
+def test_how_two_machines_differ_from_size_to_size_is_no_scatter() -> None:
+    apart = [4 * 0.8**place for place in range(14)]  # four times slower at 8 B, and faster at the largest
+    for gpu, known in (("NVIDIA A100", True), ("NVIDIA H100", False)):
+        found = compare(machine("NVIDIA H100", [1.0] * 14), machine(gpu, apart))
+        assert all((row.interval[1] < 1.2 * row.ratio) is known for row in found.rows), gpu
+        assert any("in-place against out-of-place" in remark for remark in found.remarks) is known
 
 
 def log(ratios: Sequence[float], rounds: Mapping[int, Sequence[float]] | None = None) -> Run:

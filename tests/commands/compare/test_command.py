@@ -59,6 +59,7 @@ def test_every_row_has_size_ratio_interval_and_word(base: Path, tmp_path: Path) 
     outcome = compare(base, new)
     assert outcome.return_value == 0
     lines = outcome.stdout.splitlines()
+    assert lines[0].startswith("answer: SLOW: 5 rows slower by more than 5%")
     assert "differs: environment.variables.NCCL_ALGO: - -> Ring" in lines
     assert "allreduce, float, sum, 2 ranks" in lines
     assert all(f"{format_size(nbytes):>9}  mpi" in outcome.stdout for nbytes in SIZES)

@@ -58,6 +58,12 @@ def test_a_scaling_of_a_described_system_is_predicted(here: Command, tmp_path: P
     assert efficiencies == pytest.approx(sorted(efficiencies, reverse=True), rel=0.01)
 
 
+def test_a_range_of_ranks_has_whole_racks_of_a_described_system(here: Command, tmp_path: Path) -> None:
+    done = here("step", "scale", "--on", "gb200-nvl72", "--ranks", "32..576", "--out", "out")
+    assert [row.case.ranks for row in read(tmp_path / "out").results] == [1, 32, 64, 144, 288, 576]
+    assert "whole racks: 144 instead of 128, 288 instead of 256, 576 instead of 512" in done.stderr
+
+
 @pytest.mark.full
 @pytest.mark.timeout(600)
 def test_every_schedule_is_held_against_one_part_after_the_other(here: Command, tmp_path: Path) -> None:

@@ -141,6 +141,7 @@ def test_a_narrow_network_slows_in_bounds_and_never_less_for_more_bytes() -> Non
             assert (slow.algorithm, slow.protocol) == (fast.algorithm, fast.protocol), place
             assert slow.low / slow.seconds == pytest.approx(fast.low / fast.seconds), place
         assert str(after[-1].note) == f"NICs at {factors[-1]:.0%}", place
+        assert all(ratio > 1.004 for ratio, slow in zip(ratios, after, strict=True) if slow.note.remarks), place
 
 
 def test_cards_are_changed_by_the_keys_of_a_system_s_file() -> None:
