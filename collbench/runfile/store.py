@@ -157,7 +157,9 @@ class Writer:
 
     def __init__(self, folder: Path) -> None:
         if folder.suffix == ".jsonl":
-            raise UsageError(f"--out {folder} names a file, but is a folder for {NAME}; give --out {folder.stem}")
+            raise UsageError(
+                f"--out {folder} names a file, but is a folder for {NAME}; give --out {folder.with_suffix('')}"
+            )
         self.path = folder / NAME
         self._made = [path for path in (folder, *folder.parents) if not path.exists()]
         self._lines: list[bytes] = []

@@ -68,7 +68,7 @@ def test_wrong_words_are_one_line_before_anything_is_measured(here: Command, tmp
         ("--slower nan", "'nan' is no share"),
         ("--budget x", "'x' is no duration; write one such as 500ms, 5s"),
         ("--budget 0s", "'0s' is no duration"),
-        ("--out c1.jsonl", "--out c1.jsonl names a file, but is a folder for run.jsonl; give --out c1"),
+        ("--out a/c.jsonl", "--out a/c.jsonl names a file, but is a folder for run.jsonl; give --out a/c"),
         ("--exit foo", "'foo' is not one of 'plain', 'nagios', 'npd'"),
         (f"{ALONE} --reference missing", "cannot read missing: No such file"),
         (f"{ALONE} --reference {floors}", "floors.toml: Object contains unknown field `lowest`"),
