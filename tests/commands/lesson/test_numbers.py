@@ -94,7 +94,7 @@ def test_a_ratio_at_two_sizes_and_one_of_the_best() -> None:
 
 def test_where_no_choice_is_near_the_number_stands_in_the_place_of_the_nearest() -> None:
     factors, shares = ["1.5x", "5x", "25x"], ["10%", "50%", "90%"]
-    assert fitted(4.0, factors) == (("1.5x", "5x", "25x"), 1)
+    assert fitted(4.0, factors) == fitted(9.9, factors) == (("1.5x", "5x", "25x"), 1)
     assert fitted(0.17, factors) == (("0.2x", "5x", "25x"), 0)
     assert fitted(1234, factors) == (("1.5x", "5x", "1000x"), 2)
     assert fitted(11, factors) == (("1.5x", "10x", "25x"), 1)
@@ -134,10 +134,13 @@ def test_the_table_of_engines_is_that_of_the_page_on_the_model() -> None:
         assert [float(factor.rstrip("x")) for factor in factors] == pytest.approx(published, rel=0.03), words
 
 
-def test_a_row_is_disturbed_whose_barrier_took_twice_the_shortest_of_its_run() -> None:
+def test_a_row_is_disturbed_whose_barrier_took_twice_the_shortest_of_its_run_or_whose_interval_is_as_wide() -> None:
     near, far = (
         dataclasses.replace(row(name, 8), barrier=barrier) for name, barrier in (("mpi", 1e-7), ("ring-ll", 3e-7))
     )
     assert [each.disturbed for each in judged([near, far, row("two-shot", 8)])] == [False, True, False]
     assert [each.disturbed for each in judged([far])] == [False]
+    even, wide = (dataclasses.replace(far, seconds=(1e-6,) * 8 + (high,) * 8) for high in (1.9e-6, 2.1e-6))
+    few = dataclasses.replace(wide, seconds=wide.seconds[6:10])
+    assert [each.disturbed for each in judged([even, wide, few])] == [False, True, False]
     assert ("ring-ll", 8) not in Numbers.of(judged([near, far])).timed
