@@ -446,15 +446,15 @@ def _timed(page: str) -> str:
     """Return a page with the minutes of reading at the end of each chapter, and with places to stop."""
     head, start, body = page.partition("<header ")
     minutes = stopped = 0.0
-    chapters = re.split(r"(?=</(?:header|section)>)", body)
-    for place, chapter in enumerate(chapters[:-1]):
-        spent = len(_UNREAD.sub(" ", chapter).split()) / _WORDS_A_MINUTE
-        minutes += spent
-        pause = minutes - stopped > _SITTING
+    *chapters, end = re.split(r"(?=</(?:header|section)>)", body)
+    spent = [len(_UNREAD.sub(" ", chapter).split()) / _WORDS_A_MINUTE for chapter in chapters]
+    for place, here in enumerate(spent):
+        minutes += here
+        pause = "; a good place to stop" if minutes - stopped > _SITTING else ""
         stopped = minutes if pause else stopped
-        note = f"{spent:.0f} min to read, {minutes:.0f} min to here{'; a good place to stop' if pause else ''}."
+        note = f"{here:.0f} min to read, {minutes:.0f} of {sum(spent):.0f} min{pause}."
         chapters[place] += f'<p class="note minutes">{note}</p>'
-    return head + start + "".join(chapters)
+    return "".join((head, start, *chapters, end))
 
 
 def _data(content: Content, traces: Mapping[str, Trace]) -> Mapping[str, Any]:

@@ -64,7 +64,7 @@ def test_every_part_of_a_lesson_has_a_heading_a_landmark_and_a_link(lesson: Cont
 def test_every_chapter_says_how_long_it_is_and_after_some_minutes_that_one_may_stop(lesson: Content) -> None:
     for intro, (minutes, stop) in (("word " * 100, ("1", "")), ("word " * 2400, ("12", "; a good place to stop"))):
         page = build(replace(lesson, intro=intro))
-        notes = re.findall(r"(\d+) min to here(; a good place to stop)?\.", page)
+        notes = re.findall(r"(\d+) of \d+ min(; a good place to stop)?\.", page)
         assert notes[0] == (minutes, stop)
         assert len(notes) == page.count("</section>") + 1
         assert [int(so_far) for so_far, _ in notes] == sorted(int(so_far) for so_far, _ in notes)
