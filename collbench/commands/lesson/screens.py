@@ -279,7 +279,7 @@ def content(runs: Sequence[Run], breaks: tuple[Part, ...] = (), voice: type[Voic
         intro=rendered(voices, texts["intro"]),
         machine=machine,
         measured=LessonMachine(name, HERE, ranks, latency, bandwidth, next(libraries, "none"), here.curves()),
-        constants_of="here" if constants else f"on {committed.name}",
+        constants_of=voices[0 if constants else 1].facts["here"],
         places=tuple(place for name, place in places().items() if name != EARLIER),
         questions=tuple(question(voices, each)[0] for each in texts["question"]),
         screens=tuple(screen(voices, each, constants) for each in texts["screen"]),

@@ -198,7 +198,7 @@ def test_a_number_and_its_words_are_of_one_run() -> None:
 def test_with_every_row_disturbed_all_is_of_the_committed_run() -> None:
     content = screens.content(SCENES["all is disturbed"])
     place = numbers.places()[numbers.COMMITTED]
-    assert content.constants_of == f"on {COMMITTED}"
+    assert content.constants_of == f"on {COMMITTED} (committed run of {place.date})"
     assert (content.measured.latency, content.measured.bandwidth) == (place.latency, place.bandwidth)
     assert not content.measured.curves
     assert not any(screen["formulas"] or screen["trace"] for screen in content.screens)
