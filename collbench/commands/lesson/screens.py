@@ -291,7 +291,7 @@ def content(runs: Sequence[Run], breaks: tuple[Part, ...] = (), voice: type[Voic
         figures=_figures(first) if here.timed else {},
         formula=rendered(voices, texts["formula"]),
         here="\n\n".join(rendered(voices, text) for text in texts["here"]),
-        sheet="\n".join(_sheet(voices, texts["sheet"], texts["screen"])),
+        sheet="\n".join(_sheet([replace(each, source="committed run") for each in voices], texts)),
         training=rendered(voices, texts["training"]["idea"]),
         caution=" ".join(cautions),
     )
@@ -304,12 +304,12 @@ def _reasons(voices: Voices, texts: Iterable[Mapping[str, Any]]) -> Iterator[Par
         yield {"source": source, **each, "text": text, "number": words}
 
 
-def _sheet(voices: Voices, sheet: Part, rungs: Iterable[Part]) -> Iterator[str]:
+def _sheet(voices: Voices, texts: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of the cheat sheet: a text, and a table with a row for each rung."""
-    yield rendered(voices, sheet["idea"])
-    for rung in rungs:
+    yield rendered(voices, texts["sheet"]["idea"])
+    for rung in texts["screen"]:
         name, (waits, moved, use) = rung["name"], rung["sheet"]
-        numbers = (rendered(voices, cell.replace("{}", name)) for cell in sheet["cells"])
+        numbers = (rendered(voices, cell.replace("{}", name)) for cell in texts["sheet"]["cells"])
         yield f"| {' | '.join((f'`{name}`', waits, moved, *numbers, use))} |"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from collbench.collectives import COLLECTIVES
 from collbench.commands.lesson import numbers, table
-from collbench.commands.lesson.numbers import Numbers, filled, fitted, hand_written, judged, nearest, titles
+from collbench.commands.lesson.numbers import Numbers, filled, fitted, hand_written, judged, titles
 from collbench.results import Explanation, Measurement
 from collbench.results.disturbed import Scheduling
 from collbench.runfile.store import read
@@ -100,13 +100,6 @@ def test_where_no_choice_is_near_the_number_stands_in_the_place_of_the_nearest()
     assert fitted(11, factors) == (("1.5x", "10x", "25x"), 1)
     assert fitted(0.47, shares) == (("10%", "50%", "90%"), 1)
     assert fitted(0.31, shares) == (("10%", "30%", "90%"), 1)
-
-
-def test_the_nearest_choice_is_so_by_factor_and_of_shares_by_difference() -> None:
-    assert nearest(14, [1.5, 5, 25, 100]) == 2
-    assert nearest(10, [1.5, 5, 25, 100]) == 1
-    assert nearest(0.25, [0.10, 0.35, 0.60]) == 1
-    assert nearest(0.0, [0.10, 0.35]) == 0
 
 
 def test_the_model_knows_a_library_in_every_place_and_rungs_where_memory_can_be_reached() -> None:
