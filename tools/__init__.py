@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+ONE_H100 = "nvidia-h100-1-gpu-4-ranks-later"
+"""The newest run in results/ of one H100 that ranks share: pages, lesson, gallery and fitted costs have its numbers."""
 
 
 def output_of(

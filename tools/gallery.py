@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from PIL import Image, PngImagePlugin
 
-from tools import ROOT, output_of
+from tools import ONE_H100, ROOT, output_of
 
 FOLDER = ROOT / "docs" / "gallery"
 SOURCE = "collbench-source"  # the key of the hash in a PNG
@@ -55,7 +55,8 @@ class Shown(NamedTuple):
         return digest.hexdigest()
 
 
-_RECORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["picture"]
+_TEXT = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8").replace("{one_h100}", ONE_H100)
+_RECORDS = tomllib.loads(_TEXT)["picture"]
 PICTURES = tuple(Shown(**record) for record in _RECORDS)
 
 

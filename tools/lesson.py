@@ -15,11 +15,12 @@ from collbench.commands.lesson.numbers import Numbers, hand_written, ratio
 from collbench.results import family
 from collbench.runfile.store import read
 from collbench.units import format_seconds, format_size
-from tools import ROOT, block, lesson_chapters, lesson_page, lesson_places, table
+from tools import ONE_H100, ROOT, block, lesson_chapters, lesson_page, lesson_places, table
 from tools.model import closed_forms as forms
 
-WITH_NUMBERS = ("kernels", "lesson", "measuring", "model")
+WITH_NUMBERS = ("kernels", "measuring", "model")
 PAGES = ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in WITH_NUMBERS)
+_SHARED = re.compile(r"nvidia-h100-1-gpu-4-ranks[\w-]*")
 NUMBER = re.compile(r'\[([^\]\n]+)\]\((\.\./results/[\w-]+) "([^"]+)"\)')
 
 RANKS, GPUS = 64, 8  # ranks in all, and of a node
@@ -37,7 +38,7 @@ TEXTBOOK: dict[str, Callable[[float], float]] = {
 LIBRARIES = ROOT / "results" / "cpu-2-ranks-libraries"
 LIBRARY_SIZES = (8, 2**11, 2**17, 2**23, 2**27)
 TEXTBOOK_SIZES = (2**10, 2**20, 2**26, 2**30)
-ONE_GPU = ROOT / "results" / "nvidia-h100-1-gpu-4-ranks-later"
+ONE_GPU = ROOT / "results" / ONE_H100
 GPU_SIZES = (8, 2**15, 2**19, 2**21, 2**27)
 
 
@@ -113,10 +114,13 @@ def _over_the_library(measured: Numbers, name: str, sizes: Sequence[int]) -> Ite
 
 
 def with_numbers(text: str) -> str:
-    """Return the text of a page with every number as its run has it; KeyError if a run does not have the number."""
+    """Return the text of a page with every number as its run has it, of a shared H100 the newest run.
+
+    KeyError if a run does not have the number.
+    """
 
     def link(match: re.Match[str]) -> str:
-        _, run, title = match.groups()
+        run, title = _SHARED.sub(ONE_H100, match[2]), match[3]
         return f'[{numbers((ROOT / "docs" / run).resolve()).value(title)}]({run} "{title}")'
 
     return NUMBER.sub(link, text)

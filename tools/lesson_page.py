@@ -11,8 +11,8 @@ from collbench.commands.lesson.content import Code, Content, Part
 from collbench.commands.lesson.screens import Voice
 from collbench.results import PARTS
 from collbench.runfile.store import read
-from collbench.units import format_rate, format_seconds, format_size
-from tools import ROOT, table
+from collbench.units import format_rate, format_seconds
+from tools import ROOT
 
 TIMED, EXPLAINED = "cpu-2-ranks", "cpu-2-ranks-explained"
 PICTURES = {  # by the screen that they follow
@@ -98,22 +98,22 @@ def _parts(lesson: Content) -> Iterator[str]:
     )
     yield "## Guess first"
     yield from (_question(question) for question in lesson.questions)
-    yield lesson.here
-    yield "The terms of every rung on these cores:"
-    yield "\n".join(_formulas(lesson))
     for number, screen in enumerate(lesson.screens, 1):
         yield from _screen(number, screen)
+    yield f"## The answer\n\n{lesson.here}"
     yield "## Why hand-written loses"
     yield "\n".join(_reason(reason) for reason in lesson.losing)
     yield "## When it wins"
     yield "\n".join(_reason(reason) for reason in lesson.winning)
     yield "\n".join(_broken())
+    yield f"## Cheat sheet\n\n{lesson.sheet}"
     yield _end(lesson)
 
 
 def _question(question: Part) -> str:
     choices = question["choices"]
-    answer = f"**{choices[question['answer']]}** ({question['source']}). {question['because']}"
+    right = question.get("right", choices[question["answer"]])
+    answer = f"**{right}** ({question['source']}). {question['because']}"
     guess = f"**Guess:** {question['ask']} *{' · '.join(choices)}*"
     return f"{guess}\n\n<details><summary>Answer</summary>\n\n{answer}\n\n</details>"
 
@@ -139,23 +139,6 @@ def _code(before: Sequence[Code], now: Sequence[Code], unchanged: set[str]) -> I
             file = code.file
             yield from ("  " * bool(mark) + line if line.strip() in unchanged else mark + line for line in code.lines)
     yield "```"
-
-
-def _formulas(lesson: Content) -> list[str]:
-    """Return a table of the terms of each rung at a small and at a large size."""
-    shown = [screen for screen in lesson.screens if screen["formulas"]]
-    sizes = [formula.nbytes for formula in shown[0]["formulas"]]
-    heads, rows = ["rung", "steps"], []
-    for size in sizes:
-        heads += [format_size(size), "the rest"]
-    for screen in shown:
-        terms = {formula.nbytes: formula for formula in screen["formulas"]}
-        row = [f"`{screen['name']}`", f"{screen['formulas'][0].steps:g}"]
-        for size in sizes:
-            known = terms.get(size)
-            row += [format_seconds(known.seconds), format_seconds(known.rest)] if known else ["", ""]
-        rows.append(row)
-    return table(heads, rows)
 
 
 def _reason(reason: Part) -> str:

@@ -9,18 +9,19 @@ import msgspec
 from collbench.algorithms import choose, find, implementations
 from collbench.commands.lesson import ASSETS
 from collbench.commands.lesson.content import MODEL, LessonMachine
-from collbench.commands.lesson.numbers import COMMITTED, Numbers, allreduce, constants_of
+from collbench.commands.lesson.numbers import COMMITTED, EARLIER, Numbers, allreduce, constants_of
 from collbench.errors import Unsupported
 from collbench.model.predict import network_curve, on_ranks
 from collbench.results import Prediction
 from collbench.runfile.store import read
 from collbench.topology import files
 from collbench.topology.system import System, launched_in_graph
-from tools import ROOT
+from tools import ONE_H100, ROOT
 
 SIZES = tuple(2**power for power in range(3, 28))  # 8 B to 128 MiB
 MEASURED = {
-    "one-h100": ("one H100 shared by {} ranks", "nvidia-h100-1-gpu-4-ranks", ""),
+    "one-h100": ("one H100 shared by {} ranks", ONE_H100, ""),
+    EARLIER: ("one H100 shared by {} ranks", "nvidia-h100-1-gpu-4-ranks", ""),
     COMMITTED: ("two cores of an Intel Xeon", "cpu-2-ranks", "cpu-2-ranks-explained"),
 }
 """By the machine's name in the lesson's texts: the name on the page, the run in results/, and the run of explain."""
@@ -71,13 +72,14 @@ def measured(name: str, run: str, explained: str) -> LessonMachine:
     found = read(ROOT / "results" / run)
     name, ranks = name.format(found.header.topology.ranks), found.header.topology.ranks
     rows = [row for row in found.results if row.implementation != "auto" and find(row.implementation)]
-    place = _place(name, f"measured on {name}", ranks, Numbers.of(rows), f"results/{run}")
+    date = found.header.started[:10]
+    place = _place(name, f"measured on {name}, committed run of {date}", ranks, Numbers.of(rows), f"results/{run}")
     shares: dict[str, dict[int, dict[str, float]]] = {}
     known = Numbers.of(read(ROOT / "results" / explained).results).shares if explained else {}
     for (implementation, nbytes), parts in known.items():
         if nbytes in EXPLAINED_SIZES and implementation != "auto":
             shares.setdefault(implementation, {})[nbytes] = {part: _short(share) for part, share in parts.items()}
-    return replace(place, shares=shares)
+    return replace(place, date=date, shares=shares)
 
 
 def _place(name: str, source: str, ranks: int, says: Numbers, run: str = "") -> LessonMachine:

@@ -16,9 +16,10 @@ from collbench.algorithms.auto import expected
 from collbench.platforms.cost import COSTS, Hardware, Wait, gpus
 from collbench.results import Measurement
 from collbench.topology.products import GIB
+from tools import ONE_H100
 from tools.remeasure import rungs_of
 
-ROWS = rungs_of("nvidia-h100-1-gpu-4-ranks-later", changed="")
+ROWS = rungs_of(ONE_H100, changed="")
 RANKS = 4
 
 

@@ -48,7 +48,7 @@ _OPTIONS = [
     HERE,
     option("-g --ranks", "Ranks; default: every GPU, or 2 to 4 cores of a CPU.", type=click.IntRange(2, 8)),
     option("--fresh", "Measure everything again, even if the folder has it.", is_flag=True),
-    out_option(f"Folder for page and runs; runs in it are not measured again.  [default: {FOLDER}]", "FOLDER"),
+    out_option(f"Folder of page and runs, which are measured once; or a page.html.  [default: {FOLDER}]", "FOLDER"),
 ]
 
 
@@ -61,9 +61,11 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, out
     disturbed.  RUNs of sweep and explain replace the measurements.
     """
     refuse_launcher("lesson")
-    folder = out or FOLDER
-    with writing(folder, "--out FOLDER"):
-        folder.mkdir(parents=True, exist_ok=True)
+    out = out or FOLDER
+    folder, page = (FOLDER, out) if out.suffix in (".html", ".htm") else (out, out / "lesson.html")
+    for place in (folder, page.parent):
+        with writing(place, "--out FOLDER"):
+            place.mkdir(parents=True, exist_ok=True)
     if fresh:
         for part in () if runs else PARTS:
             (folder / part / NAME).unlink(missing_ok=True)
@@ -84,7 +86,7 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, out
                 until = until or time.monotonic() + REPEATING
                 session = _again(folder / part) if time.monotonic() < until else None
             gathered.append(read(folder / part))
-    click.echo(_write(gathered, _breaks(folder), folder))
+    click.echo(_write(gathered, _breaks(folder), page))
     click.echo("open the page in a browser; then solve the first puzzle: collbench exercise start 1", err=True)
     return 0
 
@@ -163,13 +165,12 @@ def _breaks(folder: Path) -> tuple[Part, ...]:
     return breaks
 
 
-def _write(runs: Sequence[Run], breaks: tuple[Part, ...], folder: Path) -> Path:
+def _write(runs: Sequence[Run], breaks: tuple[Part, ...], page: Path) -> Path:
     from collbench.commands.lesson import screens
     from collbench.commands.report.analysed import safe_runs
 
     content = screens.content([safe.run for safe in safe_runs(runs)], breaks)
     if content.caution:
         click.echo(f"note: {content.caution}", err=True)
-    place = folder / "lesson.html"
-    write_file(place, screens.build(content), "--out")
-    return place
+    write_file(page, screens.build(content), "--out")
+    return page

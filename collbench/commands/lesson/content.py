@@ -81,6 +81,7 @@ Part = Mapping[str, Any]
 """An entry of the lesson's TOML files, with texts rendered and measurements, formulas and code added.
 
 Every guess has `name`, `ask`, `choices`, `answer` (the index of the right choice), `because`, `source` and `command`;
+perhaps `right`, the answer in words;
 a screen has also `number`, `number_says`, `code`, `before`, `unchanged`, `formulas` and `trace`.
 """
 Litmus = Mapping[str, Any]
@@ -99,6 +100,7 @@ class LessonMachine:
     library: str
     curves: Mapping[str, Mapping[int, float]]  # seconds by implementation and size; the library's by its name
     run: str = ""  # that was measured there
+    date: str = ""  # of the run
     shares: Mapping[str, Mapping[int, Mapping[str, float]]] = field(default_factory=dict)  # by implementation and size
 
 
@@ -122,5 +124,6 @@ class Content:
     figures: Mapping[str, str] | None = None  # addresses of plots by name
     formula: str = ""  # the text before the draggable numbers
     here: str = ""  # the text on the measured numbers
+    sheet: str = ""  # the cheat sheet
     training: str = ""  # the text before the chapters
     caution: str = ""  # a warning of disturbed or missing rows

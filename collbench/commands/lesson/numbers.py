@@ -33,11 +33,13 @@ from collbench.results.disturbed import Scheduling
 from collbench.units import format_seconds, parse_size
 
 _TITLE = re.compile(r"\{([^{}]+)\}")
-_FACTOR_NEAR, _SHARE_NEAR = 1.5, 0.07  # largest deviation of a right choice from the number
+_FACTOR_NEAR, _SHARE_NEAR = 2.0, 0.1  # largest deviation of a right choice from the number
 LIBRARY, BEST, BEST_TIME = "library", "best", "best time"
-_SLOW = 2.0  # a barrier is slow if it takes longer than the shortest by this factor: a VM's cores may have moved apart
+_WIDE = 2.0  # no time to teach: an interval, or a barrier over the shortest of its run (a VM's cores moved apart)
 COMMITTED = "two-cores"
 """The place that replaces missing numbers."""
+EARLIER = "one-h100-before"
+"""The place `one-h100` in its first run, for a comparison only."""
 ONE_STEP = "one-shot-ll"
 
 
@@ -131,12 +133,15 @@ class Numbers:
 
 
 def judged(results: Iterable[Result]) -> list[Result]:
-    """Return the results of a run, with those measured during slow barriers marked as disturbed."""
+    """Return the results of a run; slow barriers and times with wide intervals are marked as disturbed."""
     rows = list(results)
     barriers = [(row.case.ranks, row.barrier) for row in rows if isinstance(row, Measurement) and row.barrier]
     for place, row in enumerate(rows):
+        if not isinstance(row, Measurement):
+            continue
         shortest = min((seconds for ranks, seconds in barriers if ranks == row.case.ranks), default=math.inf)
-        if isinstance(row, Measurement) and row.barrier and row.barrier > _SLOW * shortest:
+        low, high = row.band  # NaN if unknown, which is not wide
+        if (row.barrier or 0) > _WIDE * shortest or high > _WIDE * low:
             rows[place] = replace(row, scheduling=replace(row.scheduling or Scheduling(), off_core=1.0))
     return rows
 

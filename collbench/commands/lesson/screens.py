@@ -10,6 +10,7 @@ The page is one HTML file that loads nothing: `lesson.html` is its layout, `less
 script.  Without the script it is readable, but has no guesses.
 """
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -26,6 +27,7 @@ from collbench.commands.lesson import asset, table
 from collbench.commands.lesson.content import HERE, Code, Content, Event, Formula, LessonMachine, Part, Trace
 from collbench.commands.lesson.numbers import (
     COMMITTED,
+    EARLIER,
     Numbers,
     allreduce,
     constants_of,
@@ -104,7 +106,8 @@ Voices = Sequence[Voice]
 def voices_of(here: Voice) -> Voices:
     """Return the voice of the reader's machine, and that of the committed run for missing numbers."""
     place = places()[COMMITTED]
-    facts = {"here": f"on {place.name}", "Here": f"On {place.name}", "ranks": str(place.ranks)}
+    where = f"{place.name} (committed run of {place.date})"
+    facts = {"here": f"on {where}", "Here": f"On {where}", "ranks": str(place.ranks)}
     return here, Voice(numbers_at(COMMITTED), {**here.facts, **facts}, place.source, marked=True)
 
 
@@ -120,10 +123,12 @@ def rendered(voices: Voices, text: Text, answer: int = 0) -> str:
 
 
 def number(voices: Voices, text: Mapping[str, Any], says: str) -> tuple[str, str, str]:
-    """Return the number of a text, its meaning (key *says*) and its source; KeyError if no voice knows it."""
+    """Return the number of a text, its meaning (key *says*) and its source; KeyError if no voice knows both."""
     for voice in (replace(each, marked=False) for each in voices):
         with suppress(KeyError):
-            return voice.sentence(text["number"]), rendered([voice], text[says]), voice.source
+            figure, meaning = voice.sentence(text["number"]), rendered([voice], text[says])
+            if meaning or not text[says]:
+                return figure, meaning, voice.source
     raise KeyError(text["number"])
 
 
@@ -139,6 +144,7 @@ def question(voices: Voices, text: Part) -> tuple[Part, Voices]:
             answering = [replace(first, marked=False), *others]
             ask, because = rendered(answering[:1], text["ask"]), rendered(answering, text["because"], index)
             said = {"ask": ask, "choices": choices, "answer": index, "because": because, "source": source}
+            said["right"] = _right(text["answer"], choices[index], voice)
             return {"command": "", **text, **said}, answering
     raise KeyError(text["name"])
 
@@ -160,6 +166,14 @@ def _answer(answer: Any, choices: Sequence[str], voice: Voice) -> tuple[tuple[st
     if "above" in answer:
         return tuple(choices), int(numbers.figure(answer["ratio"]) > answer["above"]), source, {}
     return *fitted(numbers.figure(answer["nearest"]), choices), source, {}
+
+
+def _right(answer: Any, choice: str, voice: Voice) -> str:
+    """Return the right choice, behind the number that it is nearest to unless they are the same."""
+    if isinstance(answer, int) or "nearest" not in answer:
+        return choice
+    number = voice.value(f"m:{answer['place']}:{answer['nearest']}" if "place" in answer else answer["nearest"])
+    return number if f"[{choice}]" in f"[{number}]".replace(".0x", "x") else f"{number}; the nearest choice is {choice}"
 
 
 # ---- the parts of a screen ----
@@ -265,8 +279,8 @@ def content(runs: Sequence[Run], breaks: tuple[Part, ...] = (), voice: type[Voic
         intro=rendered(voices, texts["intro"]),
         machine=machine,
         measured=LessonMachine(name, HERE, ranks, latency, bandwidth, next(libraries, "none"), here.curves()),
-        constants_of="here" if constants else f"on {committed.name}",
-        places=tuple(places().values()),
+        constants_of=voices[0 if constants else 1].facts["here"],
+        places=tuple(place for name, place in places().items() if name != EARLIER),
         questions=tuple(question(voices, each)[0] for each in texts["question"]),
         screens=tuple(screen(voices, each, constants) for each in texts["screen"]),
         losing=tuple(_reasons(voices, texts["losing"])),
@@ -277,6 +291,7 @@ def content(runs: Sequence[Run], breaks: tuple[Part, ...] = (), voice: type[Voic
         figures=_figures(first) if here.timed else {},
         formula=rendered(voices, texts["formula"]),
         here="\n\n".join(rendered(voices, text) for text in texts["here"]),
+        sheet="\n".join(_sheet([replace(each, source="committed run") for each in voices], texts)),
         training=rendered(voices, texts["training"]["idea"]),
         caution=" ".join(cautions),
     )
@@ -287,6 +302,15 @@ def _reasons(voices: Voices, texts: Iterable[Mapping[str, Any]]) -> Iterator[Par
         figure, says, source = number(voices, each, "says")
         text, words = rendered(voices, each["text"]), f"{figure} {says}".strip()
         yield {"source": source, **each, "text": text, "number": words}
+
+
+def _sheet(voices: Voices, texts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of the cheat sheet: a text, and a table with a row for each rung."""
+    yield rendered(voices, texts["sheet"]["idea"])
+    for rung in texts["screen"]:
+        name, (waits, moved, use) = rung["name"], rung["sheet"]
+        numbers = (rendered(voices, cell.replace("{}", name)) for cell in texts["sheet"]["cells"])
+        yield f"| {' | '.join((f'`{name}`', waits, moved, *numbers, use))} |"
 
 
 def _sources(texts: Any) -> Iterator[tuple[str, str]]:
@@ -382,6 +406,8 @@ DRAWN = {"ring": "ring-flags", "one-shot": "one-shot", "two-shot": "two-shot", "
 """Lines of the draggable figure, and the implementations that count their costs."""
 FIRST_RANKS = 8  # of the figure; with 2, a ring, one-shot and two-shot would be one line
 MOST_DRAGGED = 72  # ranks of the largest NVLink domain
+_WORDS_A_MINUTE, _SITTING = 200, 8  # a slow reader's words of prose and code; minutes until a place to stop
+_UNREAD = re.compile(r'<details class="(?:moments|wide)">.*?</details>|<[^>]+>', re.DOTALL)
 DASHES = {"-": "", "--": "7 4", "-.": "8 3 2 3", ":": "2 3"}
 
 
@@ -413,7 +439,22 @@ def build(content: Content) -> str:
         data=data_block(_data(content, traces)),
         script=Markup(script),
     )
-    return page.lstrip()  # the template's macros leave empty lines
+    return _timed(page.lstrip())  # the template's macros leave empty lines
+
+
+def _timed(page: str) -> str:
+    """Return a page with the minutes of reading at the end of each chapter, and with places to stop."""
+    head, start, body = page.partition("<header ")
+    minutes = stopped = 0.0
+    *chapters, end = re.split(r"(?=</(?:header|section)>)", body)
+    spent = [len(_UNREAD.sub(" ", chapter).split()) / _WORDS_A_MINUTE for chapter in chapters]
+    for place, here in enumerate(spent):
+        minutes += here
+        pause = "; a good place to stop" if minutes - stopped > _SITTING else ""
+        stopped = minutes if pause else stopped
+        note = f"{here:.0f} min to read, {minutes:.0f} of {sum(spent):.0f} min{pause}."
+        chapters[place] += f'<p class="note minutes">{note}</p>'
+    return "".join((head, start, *chapters, end))
 
 
 def _data(content: Content, traces: Mapping[str, Trace]) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ def question(name: str, ask: str = "Which is the fastest at 8 B?", source: str =
         "ask": ask,
         "choices": ("the library", "`ring-flags`", "`one-shot-ll`"),
         "answer": 1,
+        "right": "27x; the nearest choice is ring-flags",
         "because": "It has the **fewest** steps.",
         "source": source,
         "command": "collbench sweep -b 8 -e 8",

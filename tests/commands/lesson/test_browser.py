@@ -64,7 +64,7 @@ def opened(page: Lesson) -> Iterator[Lesson]:
 def test_a_guess_is_judged_once_counted_and_kept_until_the_page_is_closed(opened: Lesson) -> None:
     first, second = (f"#q-{name}" for name in ("wins-here", "ring-flags"))
     assert not opened.find(f"{first} details").get_property("open")
-    for question, choice, verdict in ((first, 1, "Right"), (second, 2, "ring-flags")):
+    for question, choice, verdict in ((first, 1, "Right"), (second, 2, "27x; the nearest choice is ring-flags")):
         opened.all(f"{question} .choices button")[choice].send_keys(Keys.ENTER)
         assert verdict in opened.find(f"{question} .verdict").text
         assert opened.find(f"{question} details").get_property("open")

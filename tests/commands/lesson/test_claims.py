@@ -15,8 +15,10 @@ from collbench.results import Explanation, Measurement, Result
 from collbench.results.collectives import PHASES
 from collbench.results.disturbed import Scheduling
 from collbench.runfile.store import Run, read
-from tests.commands.lesson.claims import CLAIMS, COMMITTED, parts, wrong
+from tests.commands.lesson.claims import CLAIMS, COMMITTED, parts, wrong, wrong_of_one_h100
 from tests.conftest import ROOT
+from tools import ONE_H100, gallery
+from tools.model import shared_gpu
 
 Factor = Callable[[str, int], float]
 RUNS = [read(ROOT / "results" / name) for name in ("cpu-2-ranks", "cpu-2-ranks-explained")]
@@ -172,7 +174,7 @@ def test_a_disturbed_row_is_no_number_and_the_committed_run_stands_in_and_says_s
     host = next(screen for screen in content.screens if screen["name"] == "ring-host")
     assert host["answer"] == 2
     assert host["source"] == numbers.places()[numbers.COMMITTED].source
-    assert COMMITTED in host["ask"]
+    assert f"{COMMITTED} (committed run of {RUNS[0].header.started[:10]})" in host["ask"]
     assert host["number"] == "27x"
     assert COMMITTED in host["number_says"]
     flags = next(screen for screen in content.screens if screen["name"] == "ring-flags")
@@ -185,10 +187,18 @@ def test_a_disturbed_row_is_no_number_and_the_committed_run_stands_in_and_says_s
     assert "two-shot" in screens.content(few).caution
 
 
+def test_a_number_and_its_words_are_of_one_run() -> None:
+    content = screens.content(times(only("one-shot-ll", 9), lambda *key: key == ("one-shot-ll", 8)))
+    card = next(reason for reason in content.losing if reason["name"] == "one-algorithm")
+    assert card["number"].startswith("35x the time of")
+    assert card["source"] == numbers.places()[numbers.COMMITTED].source
+    assert f"at 32 KiB on {COMMITTED}" in card["number"]
+
+
 def test_with_every_row_disturbed_all_is_of_the_committed_run() -> None:
     content = screens.content(SCENES["all is disturbed"])
     place = numbers.places()[numbers.COMMITTED]
-    assert content.constants_of == f"on {COMMITTED}"
+    assert content.constants_of == f"on {COMMITTED} (committed run of {place.date})"
     assert (content.measured.latency, content.measured.bandwidth) == (place.latency, place.bandwidth)
     assert not content.measured.curves
     assert not any(screen["formulas"] or screen["trace"] for screen in content.screens)
@@ -199,29 +209,28 @@ def test_with_every_row_disturbed_all_is_of_the_committed_run() -> None:
         assert text in build(content)
 
 
-def test_the_choice_that_is_right_is_near_the_number() -> None:
-    for factor, choices in (
-        (1, ("1.5x", "5x", "25x", "100x")),
-        (100, ("1.5x", "5x", "25x", "3000x")),
-        (0.006, ("0.2x", "5x", "25x", "100x")),
+def test_what_pages_and_lesson_say_of_one_h100_is_what_its_newest_run_says() -> None:
+    pages = ("README.md", "docs/kernels.md", "docs/lesson.md", "results/README.md")
+    texts = {page: (ROOT / page).read_text(encoding="utf-8") for page in pages}
+    assert not list(wrong_of_one_h100(texts))
+    for page, said, other in (
+        ("README.md", "5.83 us", "9.45 us"),
+        ("README.md", "`two-shot` 7.81 us", "`one-shot` 7.81 us"),
+        ("docs/kernels.md", "17 us, 0.50x", "17 us, 0.71x"),
+        ("docs/kernels.md", "takes 1.1 us", "takes 3.4 us"),
+        ("docs/lesson.md", "[0.55x]", "[0.98x]"),
+        ("docs/lesson.md", "up to 8 MiB, since", "up to 512 KiB, since"),
+        ("results/README.md", "6.5x", "7.0x"),
     ):
-        content = screens.content(times(only("ring-host", factor)))
-        host = next(screen for screen in content.screens if screen["name"] == "ring-host")
-        assert host["choices"] == choices
+        assert said in texts[page]
+        assert list(wrong_of_one_h100(texts | {page: texts[page].replace(said, other)})), said
 
 
-def test_what_is_said_of_one_h100_is_what_its_run_says() -> None:
-    h100 = numbers.numbers_at("one-h100")
-    sizes = sorted({nbytes for _, nbytes in h100.timed})
-
-    def faster(name: str, nbytes: int) -> float:
-        return h100.seconds("library", nbytes) / h100.seconds(name, nbytes)
-
-    assert [size for size in sizes if faster("ring-events", size) > 1] == [2**21, 2**23]
-    assert not [size for size in sizes if faster("ring-host", size) > 1]
-    assert all(0.9 < faster("ring-flags", size) < 1.15 for size in sizes if size <= 2**15)
-    assert all(faster("ring-ll", size) > 2 for size in sizes if size <= 2**17)
-    for name in ("one-shot", "two-shot", "parameter-server"):
-        assert all(faster(name, size) > 1 for size in sizes), name
-    assert h100.figure("ring-flags / ring-pipelined at 128 MiB") > 10
-    assert h100.figure("ring-events / ring-host at 8 B") < 0.1  # ordering is cheaper than waiting
+def test_the_run_of_one_h100_is_the_newest_of_its_kind_and_lesson_gallery_and_fit_take_it() -> None:
+    runs = [read(folder) for folder in sorted((ROOT / "results").glob("*h100-1-gpu*"))]
+    newest = max((run for run in runs if not run.header.sweep.sampling.traced), key=lambda run: run.header.started)
+    assert newest.path.parent.name == ONE_H100
+    assert numbers.places()["one-h100"].run == f"results/{ONE_H100}"
+    assert numbers.places()["one-h100"].date == newest.header.started[:10]
+    assert [row for row in newest.results if row in shared_gpu.ROWS] == shared_gpu.ROWS
+    assert any(f"results/{ONE_H100}" in shown.command for shown in gallery.PICTURES)

@@ -111,6 +111,13 @@ def test_runs_that_are_given_are_enough_and_those_without_a_time_are_refused(her
     assert "all-reduce" in refused.stderr
 
 
+def test_the_page_may_have_a_place_of_its_own_while_runs_are_in_the_usual_folder(here: Command, folder: Path) -> None:
+    shutil.copytree(folder, folder.parent / lesson.FOLDER)
+    done = here("lesson", "--out", "new/x.html")
+    assert done.stdout.split() == ["new/x.html"], done.stderr
+    assert [path.name for path in (folder.parent / "new").iterdir() if path.is_file()] == ["x.html"]
+
+
 def test_other_ranks_than_those_in_the_folder_and_a_launcher_are_refused(here: Command, folder: Path) -> None:
     for arguments, variables in (
         (("--ranks", "3"), {}),

@@ -8,7 +8,7 @@ import pytest
 
 from collbench.collectives import COLLECTIVES
 from collbench.commands.lesson import numbers, table
-from collbench.commands.lesson.numbers import Numbers, filled, fitted, hand_written, judged, nearest, titles
+from collbench.commands.lesson.numbers import Numbers, filled, fitted, hand_written, judged, titles
 from collbench.results import Explanation, Measurement
 from collbench.results.disturbed import Scheduling
 from collbench.runfile.store import read
@@ -94,19 +94,12 @@ def test_a_ratio_at_two_sizes_and_one_of_the_best() -> None:
 
 def test_where_no_choice_is_near_the_number_stands_in_the_place_of_the_nearest() -> None:
     factors, shares = ["1.5x", "5x", "25x"], ["10%", "50%", "90%"]
-    assert fitted(4.0, factors) == (("1.5x", "5x", "25x"), 1)
+    assert fitted(4.0, factors) == fitted(9.9, factors) == (("1.5x", "5x", "25x"), 1)
     assert fitted(0.17, factors) == (("0.2x", "5x", "25x"), 0)
     assert fitted(1234, factors) == (("1.5x", "5x", "1000x"), 2)
     assert fitted(11, factors) == (("1.5x", "10x", "25x"), 1)
     assert fitted(0.47, shares) == (("10%", "50%", "90%"), 1)
     assert fitted(0.31, shares) == (("10%", "30%", "90%"), 1)
-
-
-def test_the_nearest_choice_is_so_by_factor_and_of_shares_by_difference() -> None:
-    assert nearest(14, [1.5, 5, 25, 100]) == 2
-    assert nearest(10, [1.5, 5, 25, 100]) == 1
-    assert nearest(0.25, [0.10, 0.35, 0.60]) == 1
-    assert nearest(0.0, [0.10, 0.35]) == 0
 
 
 def test_the_model_knows_a_library_in_every_place_and_rungs_where_memory_can_be_reached() -> None:
@@ -134,10 +127,13 @@ def test_the_table_of_engines_is_that_of_the_page_on_the_model() -> None:
         assert [float(factor.rstrip("x")) for factor in factors] == pytest.approx(published, rel=0.03), words
 
 
-def test_a_row_is_disturbed_whose_barrier_took_twice_the_shortest_of_its_run() -> None:
+def test_a_row_is_disturbed_whose_barrier_took_twice_the_shortest_of_its_run_or_whose_interval_is_as_wide() -> None:
     near, far = (
         dataclasses.replace(row(name, 8), barrier=barrier) for name, barrier in (("mpi", 1e-7), ("ring-ll", 3e-7))
     )
     assert [each.disturbed for each in judged([near, far, row("two-shot", 8)])] == [False, True, False]
     assert [each.disturbed for each in judged([far])] == [False]
+    even, wide = (dataclasses.replace(far, seconds=(1e-6,) * 8 + (high,) * 8) for high in (1.9e-6, 2.1e-6))
+    few = dataclasses.replace(wide, seconds=wide.seconds[6:10])
+    assert [each.disturbed for each in judged([even, wide, few])] == [False, True, False]
     assert ("ring-ll", 8) not in Numbers.of(judged([near, far])).timed

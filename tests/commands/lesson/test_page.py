@@ -51,7 +51,7 @@ def test_every_part_of_a_lesson_has_a_heading_a_landmark_and_a_link(lesson: Cont
     assert len(ids) == len(set(ids))
     sections = [str(attributes["id"]) for tag, attributes in elements if tag == "section"]
     rungs = [screen["name"] for screen in lesson.screens]
-    assert sections == ["formula", "guesses", *rungs, "why", "when", "break", "training", "sources"]
+    assert sections == ["formula", "guesses", *rungs, "answer", "why", "when", "break", "training", "sheet", "sources"]
     links = [str(attributes["href"]) for tag, attributes in elements if tag == "a"]
     inner = [link.removeprefix("#") for link in links if link.startswith("#")]
     assert inner == ["start", "start", *sections]  # the first skips the links
@@ -59,6 +59,14 @@ def test_every_part_of_a_lesson_has_a_heading_a_landmark_and_a_link(lesson: Cont
     assert levels.count(1) == 1
     assert not [pair for pair in pairwise(levels) if pair[1] > pair[0] + 1]
     assert {"header", "nav", "main", "footer"} <= {tag for tag, _ in elements}
+
+
+def test_every_chapter_says_how_long_it_is_and_after_some_minutes_that_one_may_stop(lesson: Content) -> None:
+    for intro, (minutes, stop) in (("word " * 100, ("1", "")), ("word " * 2400, ("12", "; a good place to stop"))):
+        page = build(replace(lesson, intro=intro))
+        notes = re.findall(r"(\d+) of \d+ min(; a good place to stop)?\.", page)
+        assert notes[0] == (minutes, stop)
+        assert len(notes) == page.count("</section>") + 1
 
 
 def test_without_the_script_every_answer_moment_and_verdict_can_be_read(lesson: Content, page: str) -> None:

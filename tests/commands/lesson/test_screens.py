@@ -1,5 +1,6 @@
 """A lesson from runs: every rung has its screen, with numbers, code and a trace."""
 
+import re
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -86,6 +87,24 @@ def test_the_lines_of_code_are_few_and_stand_in_their_files() -> None:
         assert all(lit.values()), screen["name"]
         phases = {event.phase for event in screen["trace"].events} if screen["trace"] else set()
         assert phases <= set(lit), screen["name"]
+
+
+def test_the_cheat_sheet_counts_as_the_implementations_do_and_has_the_numbers_of_both_machines() -> None:
+    for text in table("lesson")["screen"]:
+        waits, moved, _ = text["sheet"]
+        for ranks in (2, 3, 8):
+            cost = implementations()[text["name"]].cost(numbers.allreduce(2**20, ranks))  # type: ignore[misc]
+            steps, kind = waits.split(" \u00d7 ")
+            assert (counted(steps, ranks), kind.upper()) == (cost.steps, cost.wait.name), text["name"]
+            assert counted(moved, ranks) == pytest.approx(cost.link), text["name"]
+    row = next(line for line in lesson().sheet.splitlines() if line.startswith("| `two-shot` |"))
+    assert row.split(" | ")[3:8] == ["3.3x", "5.2x", "1.6x", "6.5x", "2.6x"]
+
+
+def counted(formula: str, ranks: int) -> float:
+    """The value of a formula such as `(n + 1) S / n`, for an array of one byte."""
+    product = re.sub(r"(?<=[\dn)]) (?=[n(S])", " * ", formula.replace("\u2212", "-"))
+    return float(eval(product, {"n": ranks, "S": 1}))
 
 
 def test_the_terms_of_the_formula_add_up_to_the_time() -> None:

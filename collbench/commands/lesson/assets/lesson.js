@@ -90,7 +90,8 @@
   // Make buttons of a question's choices, and return a function that shows a guess.
   function guessing(question, guessed) {
     const answer = Number(question.dataset.answer), verdict = question.querySelector(".verdict");
-    const choices = all(".choices li", question), texts = choices.map((choice) => choice.textContent);
+    const told = question.querySelector(".answer strong").textContent.trim(); // the number, not only the choice
+    const choices = all(".choices li", question);
     const buttons = choices.map((choice, number) => {
       const button = make("button", { type: "button", "aria-pressed": "false" }, ...choice.childNodes);
       button.addEventListener("click", () => {
@@ -109,7 +110,7 @@
         if (number === answer) button.classList.add("right");
         else if (number === chosen) button.classList.add("wrong");
       });
-      verdict.textContent = right ? "✓ Right." : `✗ No: it is ${texts[answer].trim()}.`;
+      verdict.textContent = right ? "✓ Right." : `✗ No: it is ${told}`;
       verdict.classList.add(right ? "right" : "wrong");
       question.querySelector("details").open = true;
     }
@@ -283,7 +284,7 @@
     const range = [Math.floor(Math.log10(Math.min(...seconds))), Math.ceil(Math.log10(Math.max(...seconds)))];
     const x = (bytes) => left + ((Math.log2(bytes) - 3) / 27) * (width - left - right);
     const y = (value) => height - bottom - ((Math.log10(value) - range[0]) / (range[1] - range[0])) * (height - top - bottom);
-    const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Time by size; the text below says where lines cross." });
+    const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Time by message size; the text below says where lines cross." });
     for (const tick of decades(range, true, 8)) {
       svg.append(draw("line", { class: "grid", x1: left, x2: width - right, y1: y(tick), y2: y(tick) }),
         draw("text", { x: left - 8, y: y(tick) + 4, "text-anchor": "end" }, time(tick)));
