@@ -5,28 +5,32 @@ For example:
   collbench verify -d all --redop all
   collbench verify --op allreduce -d all -g 4
   collbench verify --bits -g 2,3,4
+  collbench verify --races --impl mine
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import click
 
-from collbench.algorithms import implementations
+from collbench.algorithms import choose, implementations
 from collbench.cases import ROUNDS, Sweep
 from collbench.cli.options import QUIET, folder_option, given, json_option, made, option, options_of, try_output
-from collbench.cli.progress import LiveTable, echo_row
+from collbench.cli.progress import LiveTable, echo_row, waiting
 from collbench.cli.results_table import row
-from collbench.cli.running import measure_and_answer, run_session, say_where
+from collbench.cli.running import measure_and_answer, refuse_launcher, run_session, say_where
 from collbench.collectives import COLLECTIVES
+from collbench.commands.verify import memory_order
 from collbench.commands.verify.measured import LAWS
 from collbench.commands.verify.rows import Bits
 from collbench.commands.verify.shown import LEGEND, tables
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import UsageError
+from collbench.exits import BAD, GOOD
 from collbench.host.launcher import launched
 from collbench.measure.session import Session, exit_status
 from collbench.platforms import find_platform
@@ -37,7 +41,7 @@ from collbench.requests.declared import SIZE, TIME, Opt
 from collbench.requests.sessions import session_by_ranks
 from collbench.requests.sweeps import SweepRequest, default_folder, measured_sweep
 from collbench.results import Outcome, Result, Skipped, by_key, family
-from collbench.units import parse_numbers
+from collbench.units import format_list, parse_numbers
 
 SIZES = (1, 28, 4012, 300_004)  # bytes: one element, few, incomplete packs and chunks, several pieces
 Pairs = Mapping[tuple[str, str], Sequence[Result]]  # results by implementation and collective
@@ -80,6 +84,7 @@ class BitsRequest(SweepRequest):
 
 
 _BITS = "minbytes maxbytes stepfactor budget starts"  # options only of --bits
+_RACES = "races op impl ranks quiet"  # the only options of --races
 _OPTIONS = [
     *options_of(VerifyRequest, "op impl on datatype redop timeout"),
     option(
@@ -88,6 +93,7 @@ _OPTIONS = [
         metavar="N[,N]",
     ),
     option("--bits", "Sum random values; compare the bits and errors of the sums.", is_flag=True),
+    option("--races", "Look for races in hand-written kernels, on a CPU under ThreadSanitizer.", is_flag=True),
     *options_of(BitsRequest, _BITS),
     folder_option("the run file of --bits"),
     json_option("the rows of --bits"),
@@ -96,7 +102,7 @@ _OPTIONS = [
 
 
 @click.command(context_settings={"show_default": True}, params=_OPTIONS)
-def command(quiet: bool, bits: bool, as_json: Path | None, **options: Any) -> int:
+def command(quiet: bool, bits: bool, races: bool, as_json: Path | None, **options: Any) -> int:
     """Check all implementations and collectives at odd sizes, out of place and in place.
 
     Run it first on a new machine.
@@ -109,11 +115,20 @@ def command(quiet: bool, bits: bool, as_json: Path | None, **options: Any) -> in
     in misaligned buffers, at other positions of the array and in arrays of other sizes.  It groups implementations by
     equal bits and measures errors against exact sums.  The exit status is 1 if the same call on the same values gives
     different bits.
+
+    --races runs hand-written kernels on the CPU instead, with 2, 3 and 4 ranks that come late, in a few seconds each.
+    It finds accesses that nothing orders, wrong results and hangs, also in kernels of COLLBENCH_KERNELS.  The exit
+    status is 1 if it finds one.
     """
     chosen, ranks = given(), options.pop("ranks")
     counts = parse_numbers(ranks) if ranks else []
-    if ranks and (0 in counts or not counts or (len(counts) > 1 and not bits)):
-        raise UsageError(f"--ranks {ranks} is not possible; give a number of at least 1, or several with --bits: 2,3,4")
+    if ranks and (0 in counts or not counts or (len(counts) > 1 and not (bits or races))):
+        several = "or several with --bits or --races: 2,3,4"
+        raise UsageError(f"--ranks {ranks} is not possible; give a number of at least 1, {several}")
+    if races:
+        if other := next((chosen[name] for name in chosen if name not in _RACES.split()), ""):
+            raise UsageError(f"{other} does not go with --races; leave one out")
+        return _races(made(VerifyRequest, options), counts or memory_order.USUAL_RANKS, quiet)
     if bits:
         try_output(as_json, "--json FILE", options["out"])
         return _bits({name: options[name] for name in chosen if name in options}, counts, quiet, as_json)
@@ -135,6 +150,8 @@ def command(quiet: bool, bits: bool, as_json: Path | None, **options: Any) -> in
     if session.leader:
         click.echo("\n".join(matrix(pairs)))
         _print_counts(pairs, sweep)
+        if not quiet and not all(implementations()[family(name)].library for name, _ in pairs):
+            click.echo("memory order was not tried; collbench verify --races looks for races in hand-written kernels")
         _print_failures(pairs)
     return exit_status(session.results)
 
@@ -152,6 +169,29 @@ def _bits(chosen: dict[str, Any], counts: Sequence[int], quiet: bool, as_json: P
         _print_failures(_pairs(session))
 
     return measure_and_answer(session, show, as_json, LiveTable(total * (not quiet)), quiet)
+
+
+def _races(request: VerifyRequest, ranks: Sequence[int], quiet: bool) -> int:
+    """Look for races in the kernels of a request; print what is found and return the exit status."""
+    refuse_launcher("verify --races")
+    if max(ranks) > memory_order.MOST_RANKS:
+        raise UsageError(f"--races runs up to {memory_order.MOST_RANKS} ranks, not {max(ranks)}")
+    sweep = request.on_ranks(max(ranks), choose(request.implementations, ""), SIZES[-1])
+    subjects, untried = memory_order.subjects(sweep.implementations, [each.name for each in sweep.collectives])
+    width, status = max(len(subject.title) for subject in subjects), GOOD
+    for number, subject in enumerate(subjects, 1):
+        with waiting("" if quiet else f"[{number}/{len(subjects)}] {subject.title}"):
+            evidence = memory_order.judged(subject, ranks)
+        status = BAD if evidence else status
+        echo_row(f"{subject.title:<{width}}  {', '.join(evidence).upper() or 'clean'}", alarming=bool(evidence))
+        click.echo("".join(f"  {line}\n" for line in chain(*evidence.values())), nl=False)
+    if not quiet:
+        untold = [f"not tried: {', '.join(sorted(names))}, {why}" for why, names in untried.items()]
+        effort = (
+            f"each kernel: {memory_order.CALLS} calls x {len(memory_order.STALLS)} stalls x {format_list(ranks)} ranks"
+        )
+        click.echo("\n".join([*untold, effort, memory_order.UNSEEN]))
+    return status
 
 
 def _pairs(session: Session) -> Pairs:
