@@ -71,7 +71,7 @@ class BitsRequest(SweepRequest):
     impl: words.Impls = "all,narrow"
     minbytes: Annotated[words.Size, Opt("-b --minbytes", "With --bits: smallest message.", unit=SIZE, least=1)] = 256
     maxbytes: Annotated[words.Size, Opt("-e --maxbytes", "With --bits: largest message.", unit=SIZE)] = "1M"
-    stepfactor: Annotated[float, Opt("-f --stepfactor", "With --bits: factor between sizes.")] = 16.0
+    stepfactor: Annotated[float, Opt("-f --stepfactor", "With --bits: factor between sizes.")] = 64.0
     datatype: words.Datatypes = "float,bfloat16"
     budget: Annotated[
         words.Time, Opt("--budget", "With --bits: time for the calls of a row.", unit=TIME, most=words.LONGEST)
