@@ -50,7 +50,7 @@ _WORDS = {Outcome.WRONG: "WRONG", Outcome.FAILED: "FAILED", Outcome.OK: "ok"}
 """Words of a cell, the worst first: the worst outcome of its cases counts."""
 _NARROWEST = max(map(len, _WORDS.values()))  # least characters of a column
 _SHOWN = 3  # failures shown of an implementation and collective, which may have thousands
-USUAL_RANKS = 4  # of --bits on a CPU; two ranks can add in only one order
+USUAL_RANKS = 4  # on a CPU; two ranks can add in only one order, and both their neighbours are the same rank
 USUAL_STARTS = 2
 
 
@@ -89,7 +89,7 @@ _OPTIONS = [
     *options_of(VerifyRequest, "op impl on datatype redop timeout"),
     option(
         "-g --ranks --ngpus",
-        "Number of ranks; with --bits also several, as in 2,3,4.  [default: every GPU; on a CPU 2, with --bits 4]",
+        "Number of ranks; with --bits and --races also several.  [default: every GPU; on a CPU 4; --races: 2,3,4]",
         metavar="N[,N]",
     ),
     option("--bits", "Sum random values; compare the bits and errors of the sums.", is_flag=True),
@@ -136,7 +136,7 @@ def command(quiet: bool, bits: bool, races: bool, as_json: Path | None, **option
         raise UsageError(f"{alone} needs --bits; add --bits, or leave {alone} out")
     options["ranks"] = next(iter(counts), None)
     fixed = {"minbytes": SIZES[0], "maxbytes": SIZES[-1], "iters": 1, "warmup": 0, "starts": 1}
-    platform, sweep = measured_sweep(made(VerifyRequest, options, **fixed), launched())
+    platform, sweep = _sweep_on_usual_ranks(made(VerifyRequest, options, **fixed))
     # SIZES are not a range; the request has the smallest and the largest for the check of memory.
     sampling = replace(sweep.sampling, check_only=True)
     sweep = replace(sweep, sizes=SIZES, sampling=sampling, both_places=True)
@@ -174,8 +174,8 @@ def _bits(chosen: dict[str, Any], counts: Sequence[int], quiet: bool, as_json: P
 def _races(request: VerifyRequest, ranks: Sequence[int], quiet: bool) -> int:
     """Look for races in the kernels of a request; print what is found and return the exit status."""
     refuse_launcher("verify --races")
-    if max(ranks) > memory_order.MOST_RANKS:
-        raise UsageError(f"--races runs up to {memory_order.MOST_RANKS} ranks, not {max(ranks)}")
+    if not 2 <= min(ranks) <= max(ranks) <= memory_order.MOST_RANKS:
+        raise UsageError(f"--races runs 2 to {memory_order.MOST_RANKS} ranks, not {format_list(ranks)}")
     sweep = request.on_ranks(max(ranks), choose(request.implementations, ""), SIZES[-1])
     subjects, untried = memory_order.subjects(sweep.implementations, [each.name for each in sweep.collectives])
     width, status = max(len(subject.title) for subject in subjects), GOOD
@@ -188,7 +188,7 @@ def _races(request: VerifyRequest, ranks: Sequence[int], quiet: bool) -> int:
     if not quiet:
         untold = [f"not tried: {', '.join(sorted(names))}, {why}" for why, names in untried.items()]
         effort = (
-            f"each kernel: {memory_order.CALLS} calls x {len(memory_order.STALLS)} stalls x {format_list(ranks)} ranks"
+            f"each kernel: {memory_order.CALLS} calls x {len(memory_order.STALLS)} stalls on {format_list(ranks)} ranks"
         )
         click.echo("\n".join([*untold, effort, memory_order.UNSEEN]))
     return status
@@ -251,7 +251,7 @@ def _print_failures(pairs: Pairs) -> None:
 
 
 def bits_session(request: BitsRequest, counts: Sequence[int]) -> Session:
-    """Return the session of a request with each number of ranks in `counts`; by default USUAL_RANKS, or all GPUs."""
+    """Return the session of a request with each number of ranks in `counts`; by default as for other checks."""
     joined = launched()
     if joined and len(counts) > 1:
         raise UsageError("the launcher fixes the number of ranks; leave --ranks out")
@@ -260,12 +260,21 @@ def bits_session(request: BitsRequest, counts: Sequence[int]) -> Session:
     # The ranks of all counts hold memory at the same time.
     copies = -(-sum(counts) // max(counts)) if counts else 1
     usual = replace(request, ranks=max(counts, default=None), starts=starts)
-    platform, sweep = measured_sweep(usual, joined, copies)
-    if not counts and not joined and find_platform(platform).process_per_rank:
-        return bits_session(replace(request, on=platform), [USUAL_RANKS])
+    platform, sweep = _sweep_on_usual_ranks(usual, copies)
     _refuse_other_than_sums(sweep)
     sweep = replace(sweep, works=tuple(map(Bits, LAWS)))
     return session_by_ranks(platform, sweep, counts or [sweep.ranks], joined, request.folder or default_folder(sweep))
+
+
+def _sweep_on_usual_ranks(request: SweepRequest, copies: int = 1) -> tuple[str, Sweep]:
+    """Return platform and sweep as `measured_sweep`, by default on USUAL_RANKS of a CPU, or as many as it can start."""
+    joined = launched()
+    platform, sweep = measured_sweep(request, joined, copies)
+    kind = find_platform(platform)
+    if joined or request.ranks or not kind.process_per_rank:
+        return platform, sweep
+    ranks = min(USUAL_RANKS, kind.most_ranks()[0])
+    return measured_sweep(replace(request, on=platform, ranks=ranks), joined, copies)
 
 
 def _refuse_other_than_sums(sweep: Sweep) -> None:

@@ -170,7 +170,7 @@ def measure(
     platform: Platform,
     sampling: Sampling,
     heartbeat: Heartbeat,
-    repeated: Container[str] = (),
+    repeated: Container[str] | None = None,
 ) -> Iterator[Result]:
     """*Collective*: yield a result for each implementation; CaseFailed if a kernel gives up waiting.
 
@@ -193,7 +193,7 @@ def measure(
         try:
             say = partial(heartbeat, name)
             way = _Way(implementations()[name], case, platform, added)
-            yield _trial(way, name in repeated, added, sampling, say, judged, terms)
+            yield _trial(way, name in (repeated or ()), added, sampling, say, judged, terms)
         except Unsupported as reason:
             yield Skipped(case, name, platform.name, str(reason))
 

@@ -10,11 +10,12 @@ from typing import NamedTuple
 from msgspec import structs
 
 from collbench.algorithms import Implementation, implementations, records
-from collbench.errors import PlatformError, Unsupported
+from collbench.errors import Unsupported
 from collbench.measure import races
 from collbench.measure.races import NARROW, Outcome, Run
 from collbench.platforms import compiler
 from collbench.platforms.layout import awaited
+from collbench.units import counted
 
 USUAL_RANKS = 2, 3, 4
 MOST_RANKS = 8
@@ -46,7 +47,7 @@ class Subject(NamedTuple):
 def subjects(names: Sequence[str], collectives: Sequence[str]) -> tuple[list[Subject], Mapping[str, set[str]]]:
     """Return the kernels to try, and by reason the names of those that cannot be tried.
 
-    Unsupported if there is no kernel to try, PlatformError if programs with ThreadSanitizer do not run here.
+    Unsupported if there is no kernel to try, or if programs with ThreadSanitizer do not run here.
     """
     chosen, untried = list[Subject](), dict[str, set[str]]()
     for name in names:
@@ -61,7 +62,7 @@ def subjects(names: Sequence[str], collectives: Sequence[str]) -> tuple[list[Sub
     try:
         races.launcher()
     except races.NoSanitizer as error:
-        raise PlatformError(f"--races needs ThreadSanitizer: {error}; set CXX to g++ or clang++") from None
+        raise Unsupported(f"--races needs ThreadSanitizer: {error}; set CXX to g++ or clang++") from None
     return chosen, untried
 
 
@@ -117,7 +118,9 @@ def _evidence(kind: str, outcome: Outcome) -> Iterator[str]:
     if kind == races.CRASHED:
         yield from _lines(outcome.stderr.partition("SEGV")[2])
     elif kind == races.WRONG:
-        yield from [line for line in outcome.summary.splitlines() if line.startswith("rank")][:1]
+        wrong = {**outcome.found[0]}
+        where = "rank {rank}, call {call} of {count}: element {index} is {got:g}, not {wanted:g}"
+        yield where.format(**wrong | {"call": wrong["call"] + 1, "count": counted(wrong["count"], "element")})
     elif kind == races.GAVE_UP:
         waits = [(rank, place) for rank, place in enumerate(outcome.waits) if place]
         yield from (f"rank {rank} waits for {awaited(place, rank, len(outcome.waits))}" for rank, place in waits)

@@ -120,7 +120,7 @@ class SumBits(Repeated, frozen=True, tag="bits"):
         dtype = self.case.dtype
         count = min(len(self.bits), len(other.bits))
         bits = (np.array(row.bits[:count], f"i{dtype.itemsize}").view(dtype.storage) for row in (self, other))
-        first = difference(what, f"{where}, of {count} elements", dtype, *bits)
+        first = difference(what, f"{where}, of {counted(count, 'element')}", dtype, *bits)
         if first:
             return replace(first, index=int(places(other.case.block)[first.index]))
         same = self.case.nbytes != other.case.nbytes or self.digest == other.digest
