@@ -77,13 +77,6 @@ def kernels() -> frozenset[str]:
     return frozenset(_NAME.findall((compiler.own_folder() / _KERNELS).read_text()))
 
 
-@cache
-def collectives() -> tuple[str, ...]:
-    """Return the names of the collectives that the harness checks."""
-    names = (compiler.own_folder() / _BETWEEN).read_text().partition("enum Collective {")[2].partition("}")[0]
-    return tuple(name.strip().lower() for name in names.split(","))
-
-
 class NoSanitizer(Exception):
     """Programs with ThreadSanitizer do not compile or run here."""
 
@@ -236,13 +229,10 @@ def build_user_kernel(
 
 def _texts(folder: Path | None, changes: tuple[Change, ...] = ()) -> dict[str, str]:
     """Return the changed kernels with more stalls; a file of `folder` takes the place of the package's."""
-    texts = changed((*_MORE_STALLS, *changes))
-    for path in folder.glob("*.cu*") if folder else ():
-        text = path.read_text(encoding="utf-8")
-        for name, old, new in _MORE_STALLS:
-            text = text.replace(old, new) if name == path.name else text
-        texts[path.name] = text
-    return texts
+    own = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.cu*")} if folder else {}
+    for name, old, new in _MORE_STALLS:
+        own |= {name: own[name].replace(old, new)} if name in own else {}
+    return changed((*_MORE_STALLS, *changes)) | own
 
 
 def _program(texts: Mapping[str, str], options: tuple[str, ...]) -> Path:

@@ -1,4 +1,4 @@
-"""`collbench verify`: check the results of all implementations at odd sizes, and the bits of sums.
+"""`collbench verify`: check the results of all implementations at odd sizes, the bits of sums, and memory order.
 
 For example:
   collbench verify
@@ -111,10 +111,10 @@ def command(quiet: bool, bits: bool, races: bool, as_json: Path | None, **option
     all types and reductions: thousands of cases, in minutes.
 
     --bits adds random floats instead (by allreduce if --op is not given) and stores a run, in a minute or two.  It
-    compares the bits of sums on all ranks, in repeated calls, in a CUDA graph, after a restart of the ranks, in place,
+    compares the bits of sums on all ranks, in further calls, in a CUDA graph, after a restart of the ranks, in place,
     in misaligned buffers, at other positions of the array and in arrays of other sizes.  It groups implementations by
     equal bits and measures errors against exact sums.  The exit status is 1 if the same call on the same values gives
-    different bits.
+    different bits, or if an error exceeds that of any additions in the type.
 
     --races runs hand-written kernels on the CPU instead, with 2, 3 and 4 ranks that come late, in a few seconds each.
     It finds accesses that nothing orders, wrong results and hangs, also in kernels of COLLBENCH_KERNELS.  The exit
@@ -178,19 +178,16 @@ def _races(request: VerifyRequest, ranks: Sequence[int], quiet: bool) -> int:
         raise UsageError(f"--races runs 2 to {memory_order.MOST_RANKS} ranks, not {format_list(ranks)}")
     sweep = request.on_ranks(max(ranks), choose(request.implementations, ""), SIZES[-1])
     subjects, untried = memory_order.subjects(sweep.implementations, [each.name for each in sweep.collectives])
-    width, status = max(len(subject.title) for subject in subjects), GOOD
-    for number, subject in enumerate(subjects, 1):
-        with waiting("" if quiet else f"[{number}/{len(subjects)}] {subject.title}"):
+    width, status = max(map(len, subjects)), GOOD
+    for number, (title, subject) in enumerate(subjects.items(), 1):
+        with waiting("" if quiet else f"[{number}/{len(subjects)}] {title}"):
             evidence = memory_order.judged(subject, ranks)
         status = BAD if evidence else status
-        echo_row(f"{subject.title:<{width}}  {', '.join(evidence).upper() or 'clean'}", alarming=bool(evidence))
+        echo_row(f"{title:<{width}}  {', '.join(evidence).upper() or 'clean'}", alarming=bool(evidence))
         click.echo("".join(f"  {line}\n" for line in chain(*evidence.values())), nl=False)
     if not quiet:
         untold = [f"not tried: {', '.join(sorted(names))}, {why}" for why, names in untried.items()]
-        effort = (
-            f"each kernel: {memory_order.CALLS} calls x {len(memory_order.STALLS)} stalls on {format_list(ranks)} ranks"
-        )
-        click.echo("\n".join([*untold, effort, memory_order.UNSEEN]))
+        click.echo("\n".join([*untold, memory_order.EFFORT.format(ranks=format_list(ranks)), memory_order.UNSEEN]))
     return status
 
 
@@ -268,13 +265,12 @@ def bits_session(request: BitsRequest, counts: Sequence[int]) -> Session:
 
 def _sweep_on_usual_ranks(request: SweepRequest, copies: int = 1) -> tuple[str, Sweep]:
     """Return platform and sweep as `measured_sweep`, by default on USUAL_RANKS of a CPU, or as many as it can start."""
-    joined = launched()
-    platform, sweep = measured_sweep(request, joined, copies)
+    platform, sweep = measured_sweep(request, launched(), copies)
     kind = find_platform(platform)
-    if joined or request.ranks or not kind.process_per_rank:
-        return platform, sweep
-    ranks = min(USUAL_RANKS, kind.most_ranks()[0])
-    return measured_sweep(replace(request, on=platform, ranks=ranks), joined, copies)
+    if kind.process_per_rank and not launched() and not request.ranks:
+        request = replace(request, on=platform, ranks=min(USUAL_RANKS, kind.most_ranks()[0]))
+        return measured_sweep(request, copies=copies)
+    return platform, sweep
 
 
 def _refuse_other_than_sums(sweep: Sweep) -> None:

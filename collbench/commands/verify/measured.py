@@ -174,7 +174,7 @@ def measure(
 ) -> Iterator[Result]:
     """*Collective*: yield a result for each implementation; CaseFailed if a kernel gives up waiting.
 
-    Those in `repeated` were tried in all ways after an earlier start, and add once.
+    Implementations in `repeated` add once: an earlier start tried them in all ways.
     """
     assert isinstance(case.work, rows.Bits)
     added = {}

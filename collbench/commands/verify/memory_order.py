@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec import structs
 
@@ -23,9 +23,11 @@ UNSEEN = (
     "ThreadSanitizer cannot see scopes, fences, inline PTX, a switch, stores past the caches, and packets read too "
     "early (docs/kernels.md)"
 )
-STALLS = 2 * (races.START, races.BARRIER, races.PACKETS, races.RECEIVE)  # one for each run and seed
-CALLS = 24
-_USUAL = partial(Run, calls=CALLS, timeout=4000, careful=True)
+_STALLS = 2 * (races.START, races.BARRIER, races.PACKETS, races.RECEIVE)  # one for each run and seed
+Subject = tuple[Callable[..., Run], Callable[[], Path]]
+"""How a kernel runs on a number of ranks, and the function that compiles its program."""
+_USUAL = partial(Run, calls=24, timeout=4000, careful=True)
+EFFORT = f"each kernel: 24 calls x {len(_STALLS)} stalls on {{ranks}} ranks"
 _NARROW = {"calls": 6, "counts": (1003, 37, 1700), "threads": (32, 33, 40)}  # whole warps, which are slow here
 _FRAME = re.compile(r"(?:^|[ /])([\w-]+\.cuh?):(\d+)", re.MULTILINE)  # a kernel's file and line in a stack
 _MEANINGS = {
@@ -36,27 +38,18 @@ _MEANINGS = {
 }
 
 
-class Subject(NamedTuple):
-    """A kernel for a collective: how it is run on a number of ranks, and the function that compiles its program."""
-
-    title: str
-    run: Callable[..., Run]
-    build: Callable[[], Path]
-
-
-def subjects(names: Sequence[str], collectives: Sequence[str]) -> tuple[list[Subject], Mapping[str, set[str]]]:
-    """Return the kernels to try, and by reason the names of those that cannot be tried.
+def subjects(names: Sequence[str], collectives: Sequence[str]) -> tuple[Mapping[str, Subject], Mapping[str, set[str]]]:
+    """Return the kernels to try by implementation and collective, and by reason the names of others.
 
     Unsupported if there is no kernel to try, or if programs with ThreadSanitizer do not run here.
     """
-    chosen, untried = list[Subject](), dict[str, set[str]]()
-    for name in names:
-        way = implementations()[name]
-        for collective in (each for each in collectives if each in way.collectives):
+    chosen, untried = dict[str, Subject](), dict[str, set[str]]()
+    for way, collective in product(map(implementations().__getitem__, names), collectives):
+        if collective in way.collectives:
             try:
-                chosen.append(_subject(way, collective))
+                chosen[f"{way.name} {collective}"] = _subject(way, collective)
             except Unsupported as reason:
-                untried.setdefault(str(reason), set()).add(name)
+                untried.setdefault(str(reason), set()).add(way.name)
     if not chosen:
         raise Unsupported(f"nothing to try: {'; '.join(untried) or 'no such collective'}; see `collbench list`")
     try:
@@ -68,26 +61,26 @@ def subjects(names: Sequence[str], collectives: Sequence[str]) -> tuple[list[Sub
 
 def _subject(way: Implementation, collective: str) -> Subject:
     """Return how to try a kernel; Unsupported with the reason if that is impossible."""
-    folder, path, title = compiler.folder(), records.files().get(way.name), f"{way.name} {collective}"
-    kernel = way.name if collective == "allreduce" else title.replace(" ", "-")
-    if path and collective in races.collectives():
+    folder, path = compiler.folder(), records.files().get(way.name)
+    suffix = "" if collective == "allreduce" else f"-{collective}"
+    if path and f"ring-flags{suffix}" in races.kernels():
         record = records.read(path)
         entry, only = records.entry(way.name, record, collective), structs.replace(record, collectives=(collective,))
-        build = partial(races.build_user_kernel, path.with_suffix(".cu"), entry, only, folder=folder)
-        return Subject(title, partial(_USUAL, (races.USER_KERNEL,), fifo=record.fifo), build)
+        run = partial(_USUAL, (races.USER_KERNEL,), fifo=record.fifo)
+        return run, partial(races.build_user_kernel, path.with_suffix(".cu"), entry, only, folder=folder)
     if way.wire and way.wire.name == races.NARROW_WIRE:
         run = partial(_USUAL, (NARROW,), **_NARROW)
-    elif kernel in races.kernels():
-        run = partial(_USUAL, (kernel,))
+    elif way.name + suffix in races.kernels():
+        run = partial(_USUAL, (way.name + suffix,))
     else:
-        reasons = {
-            f"the detector has no {collective}": path,
-            "a library's code is not compiled here": way.library,
-            "its kernel runs with another wire": way.wire,
-            "it hands each case to another implementation": way.uses(),
-        }
-        raise Unsupported(next((reason for reason, holds in reasons.items() if holds), "the host orders its steps"))
-    return Subject(title, run, partial(races.build, run(2).parts(), folder=folder))
+        raise Unsupported(
+            (path and f"the detector has no {collective}")
+            or (way.library and "a library's code is not compiled here")
+            or (way.wire and "its kernel runs with another wire")
+            or (way.uses() and "it hands each case to another implementation")
+            or "the host orders its steps"
+        )
+    return run, partial(races.build, run(2).parts(), folder=folder)
 
 
 def judged(subject: Subject, ranks: Sequence[int]) -> Mapping[str, Sequence[str]]:
@@ -95,35 +88,35 @@ def judged(subject: Subject, ranks: Sequence[int]) -> Mapping[str, Sequence[str]
 
     PlatformError if a run does not end.
     """
+    run, build = subject
     try:
-        binary = subject.build()
+        binary = build()
     except ValueError as error:
         errors = re.findall(r"^(?:\./)?(\S+:\d+):.*?error: (.*)$", str(error), re.MULTILINE)
         return {"not compiled": [": ".join(each) for each in errors[:2]] or [str(error).strip()[:200]]}
-    evidence = {}
     for count in ranks:
-        runs = [subject.run(count, seed=seed, stall=stall) for seed, stall in enumerate(STALLS, 1)]
+        evidence = {}
+        runs = [run(count, seed=seed, stall=stall) for seed, stall in enumerate(_STALLS, 1)]
         with ThreadPoolExecutor(2) as pool:
             outcomes = list(pool.map(partial(races.outcome, binary), runs))
         for kind, meaning in _MEANINGS.items():
             if outcome := next((outcome for outcome in outcomes if kind in outcome.catchers), None):
                 evidence[kind] = [f"with {count} ranks {meaning}:", *(f"  {line}" for line in _evidence(kind, outcome))]
         if evidence:
-            break
-    return evidence
+            return evidence
+    return {}
 
 
 def _evidence(kind: str, outcome: Outcome) -> Iterator[str]:
     """Yield sentences and lines of kernels that show a mistake of an outcome."""
     if kind == races.CRASHED:
         yield from _lines(outcome.stderr.partition("SEGV")[2])
-    elif kind == races.WRONG:
-        wrong = {**outcome.found[0]}
+    for each in outcome.found[:1] if kind == races.WRONG else ():
         where = "rank {rank}, call {call} of {count}: element {index} is {got:g}, not {wanted:g}"
-        yield where.format(**wrong | {"call": wrong["call"] + 1, "count": counted(wrong["count"], "element")})
-    elif kind == races.GAVE_UP:
-        waits = [(rank, place) for rank, place in enumerate(outcome.waits) if place]
-        yield from (f"rank {rank} waits for {awaited(place, rank, len(outcome.waits))}" for rank, place in waits)
+        yield where.format(**{**each, "call": each["call"] + 1, "count": counted(each["count"], "element")})
+    for rank, place in enumerate(outcome.waits) if kind == races.GAVE_UP else ():
+        if place:
+            yield f"rank {rank} waits for {awaited(place, rank, len(outcome.waits))}"
     for verb, _, stack in next(iter(outcome.sides), []) if kind == races.RACE else ():
         if "Rank::launch" in stack:
             yield " ".join(["the kernel", f"{verb}s:", *_lines(stack)])
@@ -135,7 +128,8 @@ def _evidence(kind: str, outcome: Outcome) -> Iterator[str]:
 
 def _lines(stack: str) -> list[str]:
     """Return the innermost line of a kernel in a stack, of its own file rather than of a header; empty if none."""
-    for name, number in sorted(_FRAME.findall(stack), key=lambda frame: frame[0].endswith("h"))[:1]:
-        path = next(folder / name for folder in (compiler.folder(), compiler.own_folder()) if (folder / name).is_file())
-        return [f"{name}:{number}: {path.read_text(encoding='utf-8').splitlines()[int(number) - 1].strip()}"]
+    frames = sorted(_FRAME.findall(stack), key=lambda frame: frame[0].endswith("h"))
+    for (name, number), folder in product(frames[:1], (compiler.folder(), compiler.own_folder())):
+        if (folder / name).is_file():
+            return [f"{name}:{number}: {(folder / name).read_text().splitlines()[int(number) - 1].strip()}"]
     return []

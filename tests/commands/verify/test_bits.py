@@ -65,24 +65,6 @@ extern "C" __global__ void {name}(PARAMETER(World) world, PARAMETER(u64) fifo, P
 }}
 """
 ORDERS = {"arrival": "came[1 + number]", "own": "(call.rank + number) % world.ranks", "fixed": "number"}
-STALE = """#include "flags.cuh"
-
-extern "C" __global__ void stale(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(u64) count) {
-  const Call call(world);
-  unsigned* const calls = (unsigned*)(world.fifo_of(call.rank) + fifo);
-  T *const results = (T*)world.receive[call.rank], *const kept = (T*)(calls + 32);
-  call.meet(0);
-  for (u64 i = 0; i < count; i++) {
-    T sum = ((const T*)world.send[0])[i];
-    for (unsigned rank = 1; rank < world.ranks; rank++) sum = combine(sum, ((const T*)world.send[rank])[i]);
-    results[i] = calls[0] < LAG ? sum : kept[calls[0] % LAG * count + i];
-    kept[calls[0] % LAG * count + i] = sum;
-  }
-  calls[0]++;
-  call.meet(1);
-  call.leave();
-}
-"""
 BITS = ("verify", "--bits", "--on", "cpu", "--out", "out")
 
 
@@ -115,21 +97,6 @@ def test_an_order_of_arrival_is_irreproducible_in_all_of_many_sums(
     assert found["arrival"] == [[CALLS]] * 21
     assert found["own"] == [[RANKS]] * 21
     assert found["fixed"] == [[]] * 21
-
-
-@pytest.mark.parametrize("lag", [1, 2])
-def test_the_result_of_an_earlier_call_differs_from_that_of_this_call(
-    collbench: Command, tmp_path: Path, lag: int
-) -> None:
-    (tmp_path / "stale.cu").write_text(STALE.replace("LAG", str(lag)))
-    record = 'collectives = ["allreduce"]\narguments = ["fifo", "count"]\nfifo = 4096\nin_place = false\n'
-    (tmp_path / "stale.toml").write_text(record)
-    words = ("-g", "2", "-e", "256", "-d", "float", "--starts", "1", "--impl", "stale")
-    done = collbench(*BITS, *words, COLLBENCH_KERNELS=str(tmp_path))
-    assert done.returncode == 1, done.stderr
-    first = read(tmp_path / "out").results[0]
-    assert isinstance(first, SumBits)
-    assert [each.what for each in first.differences] == [CALLS]
 
 
 def test_several_ranks_types_and_starts_make_one_run_with_tables(here: Command, tmp_path: Path) -> None:
@@ -283,6 +250,29 @@ def test_a_call_that_does_nothing_is_found_by_no_other_difference(
     row = carried_out(graph=False)
     assert [(found.what, found.where) for found in row.differences] == [(CALLS, where)]
     assert set(row.compared) == {RANKS, CALLS}
+
+
+@pytest.mark.parametrize("lag", [1, 2, 3])
+def test_the_result_of_an_earlier_call_is_none_of_this_call(
+    carried_out: Callable[..., SumBits], monkeypatch: pytest.MonkeyPatch, lag: int
+) -> None:
+    nccl, results = implementations()["nccl"], list[list[Any]]()
+
+    def prepare(of: Case, platform: Any) -> Prepared:
+        prepared, launcher = nccl.prepare(of, platform), platform.launcher
+
+        def launch(count: int) -> None:
+            prepared.launch(count)
+            launcher.synchronize()
+            places = [buffers(platform.memory, of, rank)[1] for rank in range(2)]
+            results.append([launcher.fetch(rank, place, of.nbytes).copy() for rank, place in enumerate(places)])
+            for rank, place in enumerate(places):
+                launcher.store(rank, place, results[max(-1 - lag, -len(results))][rank])
+
+        return replace(prepared, launch=launch)
+
+    monkeypatch.setattr(measured, "implementations", lambda: {"nccl": replace(nccl, prepare=prepare)})
+    assert [found.what for found in carried_out(graph=False).differences] == [CALLS]
 
 
 # Rows.
