@@ -256,10 +256,10 @@ def test_a_call_that_does_nothing_is_found_by_no_other_difference(
 def test_the_result_of_an_earlier_call_is_none_of_this_call(
     carried_out: Callable[..., SumBits], monkeypatch: pytest.MonkeyPatch, lag: int
 ) -> None:
-    nccl, results = implementations()["nccl"], list[list[Any]]()
+    nccl = implementations()["nccl"]
 
     def prepare(of: Case, platform: Any) -> Prepared:
-        prepared, launcher = nccl.prepare(of, platform), platform.launcher
+        prepared, launcher, results = nccl.prepare(of, platform), platform.launcher, list[list[Any]]()
 
         def launch(count: int) -> None:
             prepared.launch(count)
