@@ -267,7 +267,7 @@ def test_the_result_of_an_earlier_call_is_none_of_this_call(
             places = [buffers(platform.memory, of, rank)[1] for rank in range(2)]
             results.append([launcher.fetch(rank, place, of.nbytes).copy() for rank, place in enumerate(places)])
             for rank, place in enumerate(places):
-                launcher.store(rank, place, results[max(-1 - lag, -len(results))][rank])
+                launcher.store(rank, place, results[-1 - lag if len(results) > lag else -1][rank])
 
         return replace(prepared, launch=launch)
 
