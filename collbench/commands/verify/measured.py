@@ -307,7 +307,7 @@ def _agreed(team: Team, case: Case, what: str, where: str, before: Held, sums: H
     """*Collective*: return the difference of the first rank that has one, or None."""
     pairs = ((rank, before[rank], sums[rank]) for rank in sums)
     mine = (rows.difference(what, f"{where}rank {rank}", case.dtype, *both) for rank, *both in pairs)
-    return next(filter(None, team.exchange(next(filter(None, mine), None))), None)
+    return next(filter(None, team.gather(next(filter(None, mine), None))), None)
 
 
 def _tries(
@@ -327,7 +327,7 @@ def _tries(
         late = {rank: nanoseconds[call] for rank, nanoseconds in stalls.items()}
         kind, values_of, expected = kinds[call.bit_count() % 2]
         yield rows.CALLS, f"call {call + 1} of up to {MOST}, {kind}", expected, way.sums(late, added=values_of)
-        if platform.team.any_of(call + 1 >= LEAST and time.perf_counter() > end):
+        if call + 1 >= LEAST and platform.team.any_of(time.perf_counter() > end):
             break
     if platform.clock.graphs and not way.prepared.host_driven:
         yield rows.GRAPH, "in a graph, ", first, way.sums(graph=True)
