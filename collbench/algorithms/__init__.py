@@ -134,12 +134,12 @@ def needs(names: Iterable[str], ranks: int, platform: str) -> Needs:
 
 
 def choose(names: str, platform: str) -> tuple[str, ...]:
-    """Return the implementations named by `--impl`: names or groups, separated by commas, of one platform.
+    """Return the implementations named by `--impl`: names or groups, separated by commas, of a platform ("": of any).
 
     `all` is `library` and `ladder` (the hand-written ones), with exact results; `narrow` has the inexact ones.
     `paths` are fast paths of a library, for which ranks hold their buffers twice.
     """
-    here = {name: way for name, way in implementations().items() if platform in way.platforms}
+    here = {name: way for name, way in implementations().items() if platform in ("", *way.platforms)}
     groups: dict[str, list[str]] = {group: [] for group in _GROUPS}
 
     # Results of narrow wires are not exact, and paths take memory, so `all` leaves them out.

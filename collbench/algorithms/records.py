@@ -37,14 +37,11 @@ class KernelRecord(Struct, forbid_unknown_fields=True):
 
 def recorded(taken: Collection[str]) -> Iterator[Implementation]:
     """Yield an implementation for each record; UsageError for a record that is wrong or has a name that is taken."""
-    # A record in the folder on trial takes the place of the package's of that name.
-    folders = dict.fromkeys((compiler.folder(), compiler.own_folder()))
-    files = {path.stem: path for folder in reversed(folders) for path in sorted(folder.glob("*.toml"))}
-    for name, path in files.items():
+    for name, path in files().items():
         if not _NAME.fullmatch(name) or name in taken:
             wrong = "there is an implementation of that name" if name in taken else "no name for an implementation"
             raise UsageError(f"{path}: {wrong}; give both files another, of letters, digits, - and _")
-        record = _read(path)
+        record = read(path)
         yield Implementation(
             name=name,
             summary=record.summary or str(path.with_suffix(".cu")),
@@ -54,6 +51,17 @@ def recorded(taken: Collection[str]) -> Iterator[Implementation]:
             order=_ORDER,
             fifo=partial(_fifo, record),
         )
+
+
+def files() -> dict[str, Path]:
+    """Return the files of all records by name; one in the folder on trial takes the place of the package's."""
+    folders = dict.fromkeys((compiler.folder(), compiler.own_folder()))
+    return {path.stem: path for folder in reversed(folders) for path in sorted(folder.glob("*.toml"))}
+
+
+def entry(name: str, record: KernelRecord, collective: str) -> str:
+    """Return a kernel's name: that of the record, followed by the collective if the record has several."""
+    return "_".join([name.replace("-", "_"), *[collective][: len(record.collectives) > 1]])
 
 
 def lacking(word: str) -> str:
@@ -72,7 +80,8 @@ def lacking(word: str) -> str:
     return ""
 
 
-def _read(path: Path) -> KernelRecord:
+def read(path: Path) -> KernelRecord:
+    """Return the record in a file; UsageError if it is wrong."""
     try:
         record = msgspec.convert(read_toml(path, UsageError), KernelRecord)
     except msgspec.ValidationError as error:
@@ -92,11 +101,7 @@ def _fifo(record: KernelRecord, ranks: int, platform: str) -> int:
 
 
 def _prepare(name: str, record: KernelRecord, case: Case, platform: Platform) -> Prepared:
-    """Prepare the kernel that is called as the record, or of several collectives as the record and the collective."""
-    entry = name.replace("-", "_")
-    if len(record.collectives) > 1:
-        entry += f"_{case.collective.name}"
-    kernel = platform.launcher.kernel(f"{name}.cu", entry, case.dtype, case.redop)
+    kernel = platform.launcher.kernel(f"{name}.cu", entry(name, record, case.collective.name), case.dtype, case.redop)
     values = {
         "count": np.uint64(case.block),
         "chunk": np.uint64(chunk_elements(case.block, case.ranks, case.dtype.itemsize)),

@@ -29,6 +29,8 @@ START, BARRIER, PACKETS, RECEIVE = 1, 2, 3, 4
 
 NARROW = "narrow"
 """A separate program: whole warps take part, and threads are slow here."""
+NARROW_WIRE = "bfloat16"
+"""The wire of NARROW in streams_kernels.cpp."""
 _PARTS = {  # part of the harness for a kernel, by the start of its name; the first that fits
     "ring-flags": "RING",
     "ring-pipelined": "PIPELINED",
@@ -54,7 +56,7 @@ _MORE_STALLS: tuple[Change, ...] = (
     (
         "packets.cuh",
         "__atomic_store_n(&to->word[1], second",
-        "stall(PACKETS);\n  __atomic_store_n(&to->word[1], second",
+        "stall(PACKETS); __atomic_store_n(&to->word[1], second",  # lines keep their numbers
     ),
     ("flags.cuh", "LONG = 1 << 16;", "LONG = 1 << 8;"),  # a wait is noted sooner
 )
@@ -64,6 +66,15 @@ _SIDE = re.compile(  # one access of a race in a report of ThreadSanitizer
     r"^ +(?:Previous )?(?:atomic )?(read|write) of size \d+ at (0x[0-9a-f]+) by[^\n]*\n(.*?)(?=\n\n|\Z)",
     re.MULTILINE | re.IGNORECASE | re.DOTALL,
 )
+
+
+_NAME = re.compile(r'^ *\{"([\w-]+)", [A-Z]+, RUN', re.MULTILINE)  # a kernel of the package in the harness's table
+
+
+@cache
+def kernels() -> frozenset[str]:
+    """Return the names of the package's kernels that the harness runs; other collectives are a suffix: `-broadcast`."""
+    return frozenset(_NAME.findall((compiler.own_folder() / _KERNELS).read_text()))
 
 
 class NoSanitizer(Exception):
@@ -193,20 +204,35 @@ def launcher() -> tuple[str, ...]:
 
 
 @cache
-def build(parts: tuple[str, ...], changes: tuple[Change, ...] = (), options: tuple[str, ...] = ()) -> Path:
-    """Return the program for parts of the harness, with changed kernels; each is compiled once."""
+def build(
+    parts: tuple[str, ...], changes: tuple[Change, ...] = (), options: tuple[str, ...] = (), folder: Path | None = None
+) -> Path:
+    """Return the program for parts of the harness, with changed kernels; each is compiled once.
+
+    Kernel files in `folder` replace the package's.  ValueError with the compiler's output if one does not compile.
+    """
     defines = (*(f"-DWITH_{part}" for part in parts), *options)
-    return _program(changed((*_MORE_STALLS, *changes)), (*defines, *_DETECTOR))
+    return _program(_texts(folder, changes), (*defines, *_DETECTOR))
 
 
-def build_user_kernel(file: Path, entry: str, record: KernelRecord, detector: bool = True) -> Path:
-    """Return the program with a user's kernel; ValueError with the compiler's output if it does not compile."""
+def build_user_kernel(
+    file: Path, entry: str, record: KernelRecord, detector: bool = True, folder: Path | None = None
+) -> Path:
+    """Return the program with a user's kernel, and `folder` as in `build`; ValueError if it does not compile."""
     arguments = "".join(f", call.{name}" for name in record.arguments)
     names = {"USER_KERNEL": f'"{file.name}"', "USER_ENTRY": entry, "USER_ARGUMENTS": arguments}
     names |= {"USER_COLLECTIVE": record.collectives[0].upper(), "USER_IN_PLACE": str(int(record.in_place))}
     options = tuple(f"-D{name}={value}" for name, value in names.items())
-    texts = {**changed(_MORE_STALLS), file.name: file.read_text(encoding="utf-8")}
+    texts = _texts(folder) | {file.name: file.read_text(encoding="utf-8")}
     return _program(texts, (*options, *(_DETECTOR if detector else ())))
+
+
+def _texts(folder: Path | None, changes: tuple[Change, ...] = ()) -> dict[str, str]:
+    """Return the changed kernels with more stalls; a file of `folder` takes the place of the package's."""
+    own = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.cu*")} if folder else {}
+    for name, old, new in _MORE_STALLS:
+        own |= {name: own[name].replace(old, new)} if name in own else {}
+    return changed((*_MORE_STALLS, *changes)) | own
 
 
 def _program(texts: Mapping[str, str], options: tuple[str, ...]) -> Path:

@@ -1,32 +1,36 @@
-"""`collbench verify`: check the results of all implementations at odd sizes, and the bits of sums.
+"""`collbench verify`: check the results of all implementations at odd sizes, the bits of sums, and memory order.
 
 For example:
   collbench verify
   collbench verify -d all --redop all
   collbench verify --op allreduce -d all -g 4
   collbench verify --bits -g 2,3,4
+  collbench verify --races --impl mine
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import click
 
-from collbench.algorithms import implementations
+from collbench.algorithms import choose, implementations
 from collbench.cases import ROUNDS, Sweep
 from collbench.cli.options import QUIET, folder_option, given, json_option, made, option, options_of, try_output
-from collbench.cli.progress import LiveTable, echo_row
+from collbench.cli.progress import LiveTable, echo_row, waiting
 from collbench.cli.results_table import row
-from collbench.cli.running import measure_and_answer, run_session, say_where
+from collbench.cli.running import measure_and_answer, refuse_launcher, run_session, say_where
 from collbench.collectives import COLLECTIVES
+from collbench.commands.verify import memory_order
 from collbench.commands.verify.measured import LAWS
 from collbench.commands.verify.rows import Bits
 from collbench.commands.verify.shown import LEGEND, tables
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import UsageError
+from collbench.exits import BAD, GOOD
 from collbench.host.launcher import launched
 from collbench.measure.session import Session, exit_status
 from collbench.platforms import find_platform
@@ -37,7 +41,7 @@ from collbench.requests.declared import SIZE, TIME, Opt
 from collbench.requests.sessions import session_by_ranks
 from collbench.requests.sweeps import SweepRequest, default_folder, measured_sweep
 from collbench.results import Outcome, Result, Skipped, by_key, family
-from collbench.units import parse_numbers
+from collbench.units import format_list, parse_numbers
 
 SIZES = (1, 28, 4012, 300_004)  # bytes: one element, few, incomplete packs and chunks, several pieces
 Pairs = Mapping[tuple[str, str], Sequence[Result]]  # results by implementation and collective
@@ -46,7 +50,7 @@ _WORDS = {Outcome.WRONG: "WRONG", Outcome.FAILED: "FAILED", Outcome.OK: "ok"}
 """Words of a cell, the worst first: the worst outcome of its cases counts."""
 _NARROWEST = max(map(len, _WORDS.values()))  # least characters of a column
 _SHOWN = 3  # failures shown of an implementation and collective, which may have thousands
-USUAL_RANKS = 4  # of --bits on a CPU; two ranks can add in only one order
+USUAL_RANKS = 4  # on a CPU; two ranks can add in only one order, and both their neighbours are the same rank
 USUAL_STARTS = 2
 
 
@@ -67,7 +71,7 @@ class BitsRequest(SweepRequest):
     impl: words.Impls = "all,narrow"
     minbytes: Annotated[words.Size, Opt("-b --minbytes", "With --bits: smallest message.", unit=SIZE, least=1)] = 256
     maxbytes: Annotated[words.Size, Opt("-e --maxbytes", "With --bits: largest message.", unit=SIZE)] = "1M"
-    stepfactor: Annotated[float, Opt("-f --stepfactor", "With --bits: factor between sizes.")] = 16.0
+    stepfactor: Annotated[float, Opt("-f --stepfactor", "With --bits: factor between sizes.")] = 64.0
     datatype: words.Datatypes = "float,bfloat16"
     budget: Annotated[
         words.Time, Opt("--budget", "With --bits: time for the calls of a row.", unit=TIME, most=words.LONGEST)
@@ -80,14 +84,16 @@ class BitsRequest(SweepRequest):
 
 
 _BITS = "minbytes maxbytes stepfactor budget starts"  # options only of --bits
+_RACES = "races op impl ranks quiet"  # the only options of --races
 _OPTIONS = [
     *options_of(VerifyRequest, "op impl on datatype redop timeout"),
     option(
         "-g --ranks --ngpus",
-        "Number of ranks; with --bits also several, as in 2,3,4.  [default: every GPU; on a CPU 2, with --bits 4]",
+        "Number of ranks; with --bits and --races also several.  [default: every GPU; on a CPU 4; --races: 2,3,4]",
         metavar="N[,N]",
     ),
     option("--bits", "Sum random values; compare the bits and errors of the sums.", is_flag=True),
+    option("--races", "Look for races in hand-written kernels, on a CPU under ThreadSanitizer.", is_flag=True),
     *options_of(BitsRequest, _BITS),
     folder_option("the run file of --bits"),
     json_option("the rows of --bits"),
@@ -96,7 +102,7 @@ _OPTIONS = [
 
 
 @click.command(context_settings={"show_default": True}, params=_OPTIONS)
-def command(quiet: bool, bits: bool, as_json: Path | None, **options: Any) -> int:
+def command(quiet: bool, bits: bool, races: bool, as_json: Path | None, **options: Any) -> int:
     """Check all implementations and collectives at odd sizes, out of place and in place.
 
     Run it first on a new machine.
@@ -105,15 +111,24 @@ def command(quiet: bool, bits: bool, as_json: Path | None, **options: Any) -> in
     all types and reductions: thousands of cases, in minutes.
 
     --bits adds random floats instead (by allreduce if --op is not given) and stores a run, in a minute or two.  It
-    compares the bits of sums on all ranks, in repeated calls, in a CUDA graph, after a restart of the ranks, in place,
+    compares the bits of sums on all ranks, in further calls, in a CUDA graph, after a restart of the ranks, in place,
     in misaligned buffers, at other positions of the array and in arrays of other sizes.  It groups implementations by
     equal bits and measures errors against exact sums.  The exit status is 1 if the same call on the same values gives
-    different bits.
+    different bits, or if an error exceeds that of any additions in the type.
+
+    --races runs hand-written kernels on the CPU instead, with 2, 3 and 4 ranks that come late, in a few seconds each.
+    It finds accesses that nothing orders, wrong results and hangs, also in kernels of COLLBENCH_KERNELS.  The exit
+    status is 1 if it finds one.
     """
     chosen, ranks = given(), options.pop("ranks")
     counts = parse_numbers(ranks) if ranks else []
-    if ranks and (0 in counts or not counts or (len(counts) > 1 and not bits)):
-        raise UsageError(f"--ranks {ranks} is not possible; give a number of at least 1, or several with --bits: 2,3,4")
+    if ranks and (0 in counts or not counts or (len(counts) > 1 and not (bits or races))):
+        several = "or several with --bits or --races: 2,3,4"
+        raise UsageError(f"--ranks {ranks} is not possible; give a number of at least 1, {several}")
+    if races:
+        if other := next((chosen[name] for name in chosen if name not in _RACES.split()), ""):
+            raise UsageError(f"{other} does not go with --races; leave one out")
+        return _races(made(VerifyRequest, options), counts or memory_order.USUAL_RANKS, quiet)
     if bits:
         try_output(as_json, "--json FILE", options["out"])
         return _bits({name: options[name] for name in chosen if name in options}, counts, quiet, as_json)
@@ -121,7 +136,7 @@ def command(quiet: bool, bits: bool, as_json: Path | None, **options: Any) -> in
         raise UsageError(f"{alone} needs --bits; add --bits, or leave {alone} out")
     options["ranks"] = next(iter(counts), None)
     fixed = {"minbytes": SIZES[0], "maxbytes": SIZES[-1], "iters": 1, "warmup": 0, "starts": 1}
-    platform, sweep = measured_sweep(made(VerifyRequest, options, **fixed), launched())
+    platform, sweep = _sweep_on_usual_ranks(made(VerifyRequest, options, **fixed))
     # SIZES are not a range; the request has the smallest and the largest for the check of memory.
     sampling = replace(sweep.sampling, check_only=True)
     sweep = replace(sweep, sizes=SIZES, sampling=sampling, both_places=True)
@@ -135,6 +150,8 @@ def command(quiet: bool, bits: bool, as_json: Path | None, **options: Any) -> in
     if session.leader:
         click.echo("\n".join(matrix(pairs)))
         _print_counts(pairs, sweep)
+        if not quiet and not all(implementations()[family(name)].library for name, _ in pairs):
+            click.echo("memory order was not tried; collbench verify --races looks for races in hand-written kernels")
         _print_failures(pairs)
     return exit_status(session.results)
 
@@ -152,6 +169,26 @@ def _bits(chosen: dict[str, Any], counts: Sequence[int], quiet: bool, as_json: P
         _print_failures(_pairs(session))
 
     return measure_and_answer(session, show, as_json, LiveTable(total * (not quiet)), quiet)
+
+
+def _races(request: VerifyRequest, ranks: Sequence[int], quiet: bool) -> int:
+    """Look for races in the kernels of a request; print what is found and return the exit status."""
+    refuse_launcher("verify --races")
+    if not 2 <= min(ranks) <= max(ranks) <= memory_order.MOST_RANKS:
+        raise UsageError(f"--races runs 2 to {memory_order.MOST_RANKS} ranks, not {format_list(ranks)}")
+    sweep = request.on_ranks(max(ranks), choose(request.implementations, ""), SIZES[-1])
+    subjects, untried = memory_order.subjects(sweep.implementations, [each.name for each in sweep.collectives])
+    width, status = max(map(len, subjects)), GOOD
+    for number, (title, subject) in enumerate(subjects.items(), 1):
+        with waiting("" if quiet else f"[{number}/{len(subjects)}] {title}"):
+            evidence = memory_order.judged(subject, ranks)
+        status = BAD if evidence else status
+        echo_row(f"{title:<{width}}  {', '.join(evidence).upper() or 'clean'}", alarming=bool(evidence))
+        click.echo("".join(f"  {line}\n" for line in chain(*evidence.values())), nl=False)
+    if not quiet:
+        untold = [f"not tried: {', '.join(sorted(names))}, {why}" for why, names in untried.items()]
+        click.echo("\n".join([*untold, memory_order.EFFORT.format(ranks=format_list(ranks)), memory_order.UNSEEN]))
+    return status
 
 
 def _pairs(session: Session) -> Pairs:
@@ -211,7 +248,7 @@ def _print_failures(pairs: Pairs) -> None:
 
 
 def bits_session(request: BitsRequest, counts: Sequence[int]) -> Session:
-    """Return the session of a request with each number of ranks in `counts`; by default USUAL_RANKS, or all GPUs."""
+    """Return the session of a request with each number of ranks in `counts`; by default as for other checks."""
     joined = launched()
     if joined and len(counts) > 1:
         raise UsageError("the launcher fixes the number of ranks; leave --ranks out")
@@ -220,12 +257,20 @@ def bits_session(request: BitsRequest, counts: Sequence[int]) -> Session:
     # The ranks of all counts hold memory at the same time.
     copies = -(-sum(counts) // max(counts)) if counts else 1
     usual = replace(request, ranks=max(counts, default=None), starts=starts)
-    platform, sweep = measured_sweep(usual, joined, copies)
-    if not counts and not joined and find_platform(platform).process_per_rank:
-        return bits_session(replace(request, on=platform), [USUAL_RANKS])
+    platform, sweep = _sweep_on_usual_ranks(usual, copies)
     _refuse_other_than_sums(sweep)
     sweep = replace(sweep, works=tuple(map(Bits, LAWS)))
     return session_by_ranks(platform, sweep, counts or [sweep.ranks], joined, request.folder or default_folder(sweep))
+
+
+def _sweep_on_usual_ranks(request: SweepRequest, copies: int = 1) -> tuple[str, Sweep]:
+    """Return platform and sweep as `measured_sweep`, by default on USUAL_RANKS of a CPU, or as many as it can start."""
+    platform, sweep = measured_sweep(request, launched(), copies)
+    kind = find_platform(platform)
+    if kind.process_per_rank and not launched() and not request.ranks:
+        request = replace(request, on=platform, ranks=min(USUAL_RANKS, kind.most_ranks()[0]))
+        return measured_sweep(request, copies=copies)
+    return platform, sweep
 
 
 def _refuse_other_than_sums(sweep: Sweep) -> None:

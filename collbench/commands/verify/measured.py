@@ -10,7 +10,7 @@ its index, not on the number of elements.
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from itertools import chain
@@ -25,7 +25,7 @@ from collbench.cases import Case, Sampling, Sweep
 from collbench.collectives import REDUCED
 from collbench.commands.verify import rows
 from collbench.commands.verify.rows import BitDifference, Places, SumBits, SumError
-from collbench.datatypes import DATATYPES, Array, Datatype
+from collbench.datatypes import DATATYPES, GROUP, Array, Datatype, Wire, bound
 from collbench.errors import Unsupported
 from collbench.measure.sampling import Heartbeat
 from collbench.platforms import compiler
@@ -50,7 +50,7 @@ MOST = 50  # calls, within the budget
 LEAST = 8  # calls, also beyond the budget
 _LATE = 2e-6, 2e-3  # least and most seconds by which ranks are late
 _SEED = 1
-_JUDGED = 2**14  # approximate number of elements with a measured error
+_JUDGED = 2**13  # approximate number of elements with a measured error
 
 Held = dict[int, Array]  # by local rank: its values, or its part of the sum
 _PROMPT: Mapping[int, np.generic] = {}
@@ -122,7 +122,7 @@ class Terms:
         self.magnitudes = (len(self.numbers) - 1) * reduce(np.add, map(np.abs, self.numbers)) * _SLACK
 
 
-def sum_error(dtype: Datatype, terms: Terms, got: Array) -> SumError:
+def sum_error(dtype: Datatype, terms: Terms, got: Array, wire: Wire | None = None) -> SumError:
     """Return the error of sums (storage values, shape (elements,)), and the type of partial sums that it shows."""
     numbers, total, magnitudes = terms.numbers, terms.total, terms.magnitudes
     sums = np.nan_to_num(dtype.decode(got).astype(np.float64), nan=_ENDLESS, posinf=_ENDLESS, neginf=-_ENDLESS)
@@ -130,8 +130,8 @@ def sum_error(dtype: Datatype, terms: Terms, got: Array) -> SumError:
 
     # Each of the ranks - 1 additions loses up to half a unit in the last place of a partial sum, which is at most the
     # sum of all magnitudes (N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 4.2).
-    bound, wide = magnitudes * 2.0**-dtype.precision, _WIDE.get(dtype.name)
-    of_bound = float(np.max(off / np.where(bound > 0, bound, 1.0)))
+    limit, wide = magnitudes * 2.0**-dtype.precision, _WIDE.get(dtype.name)
+    of_bound = float(np.max(off / np.where(limit > 0, limit, 1.0)))
 
     # If terms cancel to zero, the exact sum has no unit in the last place, so the result's unit counts.
     ulps = off / _ulp(dtype, np.maximum(np.abs(total), np.abs(sums)))
@@ -147,7 +147,14 @@ def sum_error(dtype: Datatype, terms: Terms, got: Array) -> SumError:
         most=float(ulps.max()),
         of_bound=of_bound,
         accumulation=accumulation if of_bound <= 1 else "narrower",
+        of_wire=_of_wire(wire, np.array(numbers), off) if wire else 0.0,
     )
+
+
+def _of_wire(wire: Wire, terms: Numbers, off: Numbers) -> float:
+    """Return the largest error over its bound in a wire format, which depends on whole groups of elements."""
+    groups = (slice(first, first + GROUP) for first in range(0, len(off), GROUP))
+    return max(float(np.max(off[group] / bound(wire, terms[:, group]))) for group in groups)
 
 
 def needs(sweep: Sweep, platform: str) -> Needs:
@@ -158,9 +165,17 @@ def needs(sweep: Sweep, platform: str) -> Needs:
 
 
 def measure(
-    case: Case, names: Sequence[str], platform: Platform, sampling: Sampling, heartbeat: Heartbeat, *_: object
+    case: Case,
+    names: Sequence[str],
+    platform: Platform,
+    sampling: Sampling,
+    heartbeat: Heartbeat,
+    repeated: Container[str] | None = None,
 ) -> Iterator[Result]:
-    """*Collective*: yield a result for each implementation; CaseFailed if a kernel gives up waiting."""
+    """*Collective*: yield a result for each implementation; CaseFailed if a kernel gives up waiting.
+
+    Implementations in `repeated` add once: an earlier start tried them in all ways.
+    """
     assert isinstance(case.work, rows.Bits)
     added = {}
     for rank in platform.local:
@@ -168,14 +183,17 @@ def measure(
         added[rank] = values(case.work.law, case.dtype, rank, case.send_count)
 
     # Exchange the judged elements of all ranks, so that every process has the exact sums.
-    judged: Places = np.arange(0, case.send_count, case.send_count // _JUDGED | 1)
+    groups = np.arange(0, case.send_count, GROUP * (case.send_count // _JUDGED | 1))
+    judged: Places = np.add.outer(groups, np.arange(min(GROUP, case.send_count))).ravel()
+    judged = judged[judged < case.send_count]
     by_rank = reduce(or_, platform.team.exchange({rank: array[judged] for rank, array in added.items()}))
     terms = Terms(case.dtype, (by_rank[rank] for rank in range(case.ranks)))
     for name in names:
         heartbeat(name)
         try:
             say = partial(heartbeat, name)
-            yield _trial(implementations()[name], case, platform, added, sampling, say, judged, terms)
+            way = _Way(implementations()[name], case, platform, added)
+            yield _trial(way, name in (repeated or ()), added, sampling, say, judged, terms)
         except Unsupported as reason:
             yield Skipped(case, name, platform.name, str(reason))
 
@@ -185,20 +203,21 @@ class _Way:
 
     def __init__(self, implementation: Implementation, case: Case, platform: Platform, added: Held) -> None:
         implementation.refuse(case)
-        self.case, self.platform, self._added = case, implementation.home(platform, case), added
+        self.implementation, self.case, self._added = implementation, case, added
+        self.platform = implementation.home(platform, case)
         with platform.team.agreeing():
             self.prepared = implementation.prepare(case, self.platform)
         self._stall = self.platform.launcher.kernel(compiler.JUDGE, "stall", case.dtype, case.redop)
         self._nothing = np.full(case.receive_count * case.dtype.itemsize, POISON, np.uint8)
 
-    def sums(self, late: Mapping[int, np.generic] = _PROMPT, graph: bool = False) -> Held:
+    def sums(self, late: Mapping[int, np.generic] = _PROMPT, graph: bool = False, added: Held | None = None) -> Held:
         """*Collective*: add once; return the sums of local ranks.  `late` has nanoseconds by rank."""
         platform, launcher, case = self.platform, self.platform.launcher, self.case
         home = {rank: buffers(platform.memory, case, rank) for rank in platform.local}
         with platform.team.agreeing(), platform.compute.stepping():
             for rank, (send, receive) in home.items():
                 launcher.store(rank, receive, self._nothing)  # erases the result of the last call
-                launcher.store(rank, send, self._added[rank])
+                launcher.store(rank, send, (added or self._added)[rank])
         launcher.synchronize()
         if graph:
             platform.clock.time(self.prepared, 1)
@@ -224,17 +243,16 @@ def _parts(case: Case, rank: int) -> list[int]:
 
 
 def _trial(
-    implementation: Implementation,
-    case: Case,
-    platform: Platform,
+    way: _Way,
+    once: bool,
     added: Held,
     sampling: Sampling,
     say: Callable[[str], None],
     judged: Places,
     terms: Terms,
 ) -> SumBits:
-    """*Collective*: repeat the addition of an implementation in all ways, and return the facts about its sums."""
-    way, team = _Way(implementation, case, platform, added), platform.team
+    """*Collective*: repeat the addition in all ways, unless only `once`, and return the facts about the sums."""
+    case, platform, team = way.case, way.platform, way.platform.team
     begun = time.perf_counter()
     first = way.sums()
     seconds = max(team.exchange(time.perf_counter() - begun))
@@ -251,7 +269,7 @@ def _trial(
 
     # The first difference of each way to repeat the addition.
     differences: dict[str, BitDifference | None] = {}
-    calls, tries = 1, _tries(implementation, way, added, first, seconds, sampling)
+    calls, tries = 1, iter(()) if once else _tries(way, added, first, seconds, sampling)
     if len(parts) < len(by_rank):
         common = first
         if len({digest for _, digest, *_ in by_rank.values()}) > 1:
@@ -272,14 +290,14 @@ def _trial(
             break
     return SumBits(
         case=case,
-        implementation=implementation.name,
+        implementation=way.implementation.name,
         platform=platform.name,
         digest=hashlib.blake2b(b"".join(digests), digest_size=8).hexdigest(),
         bits=tuple(bits[0].view(f"i{case.dtype.itemsize}").tolist()),
         calls=calls,
         compared=tuple(differences),
         differences=tuple(filter(None, differences.values())),
-        error=sum_error(case.dtype, terms, np.concatenate(got)),
+        error=sum_error(case.dtype, terms, np.concatenate(got), way.implementation.wire),
         note=platform.note | way.prepared.note,
         library=way.prepared.library,
     )
@@ -289,23 +307,27 @@ def _agreed(team: Team, case: Case, what: str, where: str, before: Held, sums: H
     """*Collective*: return the difference of the first rank that has one, or None."""
     pairs = ((rank, before[rank], sums[rank]) for rank in sums)
     mine = (rows.difference(what, f"{where}rank {rank}", case.dtype, *both) for rank, *both in pairs)
-    return next(filter(None, team.exchange(next(filter(None, mine), None))), None)
+    return next(filter(None, team.gather(next(filter(None, mine), None))), None)
 
 
 def _tries(
-    implementation: Implementation, way: _Way, added: Held, first: Held, seconds: float, sampling: Sampling
+    way: _Way, added: Held, first: Held, seconds: float, sampling: Sampling
 ) -> Iterator[tuple[str, str, Held, Held]]:
     """*Collective*: yield (trial, place in words, reference sums, sums) for each way to repeat the addition."""
-    case, platform = way.case, way.platform
+    case, platform, implementation = way.case, way.platform, way.implementation
 
     # Different ranks are late in each call, which changes the order of arrival.
     plan = StressPlan(MOST, min(max(seconds, _LATE[0]), _LATE[1]), _SEED)
     stalls = {rank: plan.stalls(rank, case.ranks) for rank in platform.local}
     end = time.perf_counter() + sampling.budget
+    # Doubled values, whose sums are exactly twice as large, show old inputs and results.  In this order of both kinds
+    # (the Thue-Morse sequence) those of some call differ, however many calls ago they were written.
+    kinds = (("", added, first), ("values doubled, ", _doubled(case, added), _doubled(case, first)))
     for call in range(1, MOST):
         late = {rank: nanoseconds[call] for rank, nanoseconds in stalls.items()}
-        yield rows.CALLS, f"call {call + 1} of up to {MOST}, ", first, way.sums(late)
-        if platform.team.any_of(call + 1 >= LEAST and time.perf_counter() > end):
+        kind, values_of, expected = kinds[call.bit_count() % 2]
+        yield rows.CALLS, f"call {call + 1} of up to {MOST}, {kind}", expected, way.sums(late, added=values_of)
+        if call + 1 >= LEAST and platform.team.any_of(time.perf_counter() > end):
             break
     if platform.clock.graphs and not way.prepared.host_driven:
         yield rows.GRAPH, "in a graph, ", first, way.sums(graph=True)
@@ -321,6 +343,10 @@ def _tries(
     sums = _Way(implementation, case, platform, moved).sums()
     expected = {rank: _moved(case, array, by) for rank, array in first.items()}
     yield rows.POSITION, f"values moved by {by:,} elements, ", expected, sums
+
+
+def _doubled(case: Case, held: Held) -> Held:
+    return {rank: case.dtype.encode(2 * case.dtype.decode(array)) for rank, array in held.items()}
 
 
 def _moved(case: Case, array: Array, by: int) -> Array:

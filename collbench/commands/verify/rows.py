@@ -23,7 +23,7 @@ ALIKE = RANKS, CALLS, RESTART, GRAPH
 COMPARED = *ALIKE, *(each.subject for each in PROPERTIES.values()), POSITION, SIZE
 ErrorSize = Annotated[float, Meta(ge=0, le=1e300)]
 Places = NDArray[np.int64]
-_WILD = 2.0**-3  # error as a share of all terms; a larger one is a wrong sum, unless the wire format is narrow
+_TRUNCATED = 2.0  # error over its bound, which is for additions that round to nearest, if additions truncate
 _OCTAVE = 8  # elements of each octave with stored bits
 
 
@@ -68,6 +68,7 @@ class SumError(NamedTuple):
     most: ErrorSize
     of_bound: ErrorSize  # largest ratio to the error bound of additions in the type, in any order
     accumulation: str  # type of partial sums that the errors show, or "narrower" than the sum's; "" if unknown
+    of_wire: ErrorSize = 0.0  # largest ratio to the error bound of a narrow wire format; 0 without one
 
 
 class SumBits(Repeated, frozen=True, tag="bits"):
@@ -84,9 +85,9 @@ class SumBits(Repeated, frozen=True, tag="bits"):
     @property
     def wrong(self) -> str:
         """Why the sum is wrong, or differs between calls, on ranks, in a graph or after a restart; else empty."""
-        additions = max(1, self.case.ranks - 1) * 2.0**-self.case.dtype.precision
-        if wire_nbytes(self.implementation) is None and self.error.of_bound * additions > _WILD:
-            return "wrong sum: the error exceeds that of any type"
+        ratio = self.error.of_bound / _TRUNCATED if wire_nbytes(self.implementation) is None else self.error.of_wire
+        if ratio > 1:
+            return f"wrong sum: the error is {ratio:.2g} times the largest of additions in any order"
         return next((f"{found.what}: {found}" for found in self.differences if found.what in ALIKE), "")
 
     @property
@@ -109,8 +110,7 @@ class SumBits(Repeated, frozen=True, tag="bits"):
             other = first.against(row, RESTART, f"start {number} of {len(results)}")
             for each in (*row.differences, *filter(None, [other])):
                 differences.setdefault(each.what, each)
-        calls = min(row.calls for row in results)
-        return replace(first, calls=calls, compared=compared, differences=tuple(differences.values()))
+        return replace(first, compared=compared, differences=tuple(differences.values()))
 
     def against(self, other: Self, what: str, where: str) -> BitDifference | None:
         """Return the difference of another row's bits, or None.
@@ -120,7 +120,7 @@ class SumBits(Repeated, frozen=True, tag="bits"):
         dtype = self.case.dtype
         count = min(len(self.bits), len(other.bits))
         bits = (np.array(row.bits[:count], f"i{dtype.itemsize}").view(dtype.storage) for row in (self, other))
-        first = difference(what, f"{where}, of {count} elements", dtype, *bits)
+        first = difference(what, f"{where}, of {counted(count, 'element')}", dtype, *bits)
         if first:
             return replace(first, index=int(places(other.case.block)[first.index]))
         same = self.case.nbytes != other.case.nbytes or self.digest == other.digest

@@ -11,7 +11,7 @@ from collbench.commands.verify.rows import CALLS, COMPARED, SIZE, BitDifference,
 from collbench.present.columns import Column
 from collbench.present.terminal import lines, room, wrapped
 from collbench.results import Result, Skipped, by_key
-from collbench.units import format_size
+from collbench.units import counted, format_size
 
 LEGEND = (
     "position: the same values at another place in the array; size: the same element of arrays of several sizes\n"
@@ -96,7 +96,9 @@ def tables(results: Sequence[Result]) -> Iterator[str]:
         sizes = sorted({row.case.nbytes for line in every for row in line.rows})
         yield from ("", f"{title}: errors", *lines([_NAME, *_ERRORS, *map(_errors, sizes)], every, names=1))
     skipped = by_key((row for row in results if isinstance(row, Skipped)), lambda row: (row.implementation, row.reason))
-    yield from (f"skipped in {len(rows)} cases: {name}, {reason}" for (name, reason), rows in skipped.items())
+    yield from (
+        f"skipped in {counted(len(rows), 'case')}: {name}, {reason}" for (name, reason), rows in skipped.items()
+    )
 
 
 _NAME = Column[SumCurve]("", lambda line: line.name)

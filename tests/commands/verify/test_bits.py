@@ -101,7 +101,23 @@ def test_an_order_of_arrival_is_irreproducible_in_all_of_many_sums(
 
 def test_several_ranks_types_and_starts_make_one_run_with_tables(here: Command, tmp_path: Path) -> None:
     names = "mpi,ring-flags,one-shot,narrow-bfloat16"
-    done = here(*BITS, "-g", "2,3", "-b", "4K", "-e", "64K", "--budget", "10ms", "--impl", names, "--json", "rows.json")
+    done = here(
+        *BITS,
+        "-g",
+        "2,3",
+        "-b",
+        "4K",
+        "-e",
+        "64K",
+        "-f",
+        "16",
+        "--budget",
+        "10ms",
+        "--impl",
+        names,
+        "--json",
+        "rows.json",
+    )
     assert done.returncode == 0, done.stderr
     run = read(tmp_path / "out")
     assert run.header.sweep.starts == 2
@@ -214,7 +230,7 @@ def test_a_graph_that_gives_other_bits_is_named_with_the_first_element(carried_o
     assert row.outcome is Outcome.WRONG
 
 
-@pytest.mark.parametrize(("right", "where"), [(2, "call 3 of up to 50, rank 0"), (50, "call 51 or later, rank 0")])
+@pytest.mark.parametrize(("right", "where"), [(3, "call 4 of up to 50, rank 0"), (50, "call 51 or later, rank 0")])
 def test_a_call_that_does_nothing_is_found_by_no_other_difference(
     carried_out: Callable[..., SumBits], monkeypatch: pytest.MonkeyPatch, right: int, where: str
 ) -> None:
@@ -234,6 +250,29 @@ def test_a_call_that_does_nothing_is_found_by_no_other_difference(
     row = carried_out(graph=False)
     assert [(found.what, found.where) for found in row.differences] == [(CALLS, where)]
     assert set(row.compared) == {RANKS, CALLS}
+
+
+@pytest.mark.parametrize("lag", [1, 2, 3])
+def test_the_result_of_an_earlier_call_is_none_of_this_call(
+    carried_out: Callable[..., SumBits], monkeypatch: pytest.MonkeyPatch, lag: int
+) -> None:
+    nccl = implementations()["nccl"]
+
+    def prepare(of: Case, platform: Any) -> Prepared:
+        prepared, launcher, results = nccl.prepare(of, platform), platform.launcher, list[list[Any]]()
+
+        def launch(count: int) -> None:
+            prepared.launch(count)
+            launcher.synchronize()
+            places = [buffers(platform.memory, of, rank)[1] for rank in range(2)]
+            results.append([launcher.fetch(rank, place, of.nbytes).copy() for rank, place in enumerate(places)])
+            for rank, place in enumerate(places):
+                launcher.store(rank, place, results[-1 - lag if len(results) > lag else -1][rank])
+
+        return replace(prepared, launch=launch)
+
+    monkeypatch.setattr(measured, "implementations", lambda: {"nccl": replace(nccl, prepare=prepare)})
+    assert [found.what for found in carried_out(graph=False).differences] == [CALLS]
 
 
 # Rows.
@@ -271,13 +310,14 @@ def test_elements_of_which_a_row_has_the_bits_are_the_same_in_every_size() -> No
 
 def test_starts_are_one_row_with_what_differs_in_any_of_them_and_between_them() -> None:
     in_call = BitDifference(CALLS, "call 3 of 50, rank 1", 7, "1.0", "2.0", 1, 5)
-    other = replace(row(digest="b", differences=(in_call,)), bits=(1, 9, *row().bits[2:]))
+    other = replace(row(digest="b", calls=1, differences=(in_call,)), bits=(1, 9, *row().bits[2:]))
     joined = row().joined([row(), row(), other])
     assert joined.compared == (RANKS, CALLS, RESTART)
     assert {found.what for found in joined.differences} == {CALLS, RESTART}
     (restart,) = (found for found in joined.differences if found.what == RESTART)
     assert (restart.index, restart.elements) == (1, 1)
     assert restart.where.startswith("start 3 of 3")
+    assert joined.calls == row().calls, "later starts add once"
     assert "call 3 of 50, rank 1: element 7 is 1.0, not 2.0" in joined.wrong
     alone = row().joined([row()])
     assert (alone.compared, alone.differences) == ((RANKS, CALLS), ())
@@ -317,7 +357,9 @@ def test_sums_that_are_none_are_wrong_unless_a_wire_is_narrow() -> None:
     far = ERROR._replace(of_bound=1e9, accumulation="narrower")
     assert row(error=far).outcome is Outcome.WRONG
     assert row("narrow-e4m3", error=far).outcome is Outcome.OK
-    assert row("nccl@symmetric", error=ERROR._replace(of_bound=1e4)).right
+    assert row("narrow-e4m3", error=far._replace(of_wire=1.1)).outcome is Outcome.WRONG
+    assert row("nccl@symmetric", error=ERROR._replace(of_bound=1.9)).right, "additions may truncate"
+    assert not row("nccl@symmetric", error=ERROR._replace(of_bound=2.1)).right
 
 
 def test_irreproducible_sums_say_nothing_of_sizes_and_skipped_ones_are_named() -> None:

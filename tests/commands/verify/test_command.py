@@ -33,6 +33,8 @@ def test_every_combination_is_in_the_matrix(here: Command, everything: bool) -> 
             there = collective in implementations()[name].collectives
             assert cells.get((name, collective), "-") == ("ok" if there else "-")
     assert "0 wrong, 0 failed" in done.stdout
+    assert "\n4 ranks on" in f"\n{done.stderr}"
+    assert "verify --races" in done.stdout, "memory order was not tried"
 
 
 def test_a_broken_kernel_is_wrong_in_the_matrix_and_in_detail(here: Command, broken_ring: Path) -> None:

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.commands.verify.measured import LAWS, SumError, Terms, exact, sum_error, values
-from collbench.datatypes import DATATYPES, Array, Datatype
+from collbench.datatypes import DATATYPES, PREFIX, WIRES, Array, Datatype
+from collbench.results import Outcome
+from tests.commands.verify import made_up_sums
 
 FLOATS = [dtype for dtype in DATATYPES.values() if dtype.kind == "float"]
 DIGESTS = {"normal": "24bd0f64d17c4fa3", "wide": "53acaab9c4934da2", "gradient": "ac46301b1d8f5a28"}
@@ -63,6 +65,26 @@ def test_what_is_off_by_more_than_additions_can_be_is_kept_in_less_than_the_type
     dtype = DATATYPES["float"]
     for ranks in (2, 3):
         assert added(dtype, "half", ranks).accumulation == "narrower"
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.name)
+def test_sums_that_are_a_tenth_too_large_are_wrong_in_every_type(dtype: Datatype) -> None:
+    for ranks in (2, 3, 4):
+        terms = Terms(dtype, [values("normal", dtype, rank, 256) for rank in range(ranks)])
+        right, large = (
+            made_up_sums.row(error=sum_error(dtype, terms, dtype.encode(terms.total * by))) for by in (1, 1.1)
+        )
+        assert (right.outcome, large.outcome) == (Outcome.OK, Outcome.WRONG), ranks
+
+
+def test_sums_in_a_wire_format_are_wrong_beyond_its_own_bound() -> None:
+    dtype = DATATYPES["float"]
+    terms = Terms(dtype, [values("wide", dtype, rank, 1000) for rank in range(3)])
+    for wire in WIRES.values():
+        exact_sums = terms.total.astype(np.float32)
+        for by, outcome in ((1, Outcome.OK), (1.2, Outcome.WRONG)):
+            error = sum_error(dtype, terms, by * exact_sums, wire)
+            assert made_up_sums.row(f"{PREFIX}{wire.name}", error=error).outcome is outcome, wire.name
 
 
 def test_an_error_is_counted_in_units_in_the_last_place_of_the_exact_sum() -> None:
