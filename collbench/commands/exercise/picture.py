@@ -8,7 +8,7 @@ from typing import Any
 
 _CELLS = {"missing": "missing", "untouched": "missing", "twice": "twice", "stale": "old", "ahead": "next"}
 """An input in a cell, by the explanation of a wrong result."""
-_LEGEND = {"old": "of an earlier call", "next": "of the next call", "?": "not known"}
+_LEGEND = {"-": "not needed", "old": "of an earlier call", "next": "of the next call", "?": "not known"}
 
 
 def hang(ended: Sequence[int], waits: Sequence[str]) -> tuple[str, ...]:
@@ -34,7 +34,7 @@ def race(stage: str, sides: Sequence[tuple[int, str, str]]) -> tuple[str, ...]:
     """Return the picture of unordered accesses: the rank of the caller, or -1 for a kernel; the verb; the access."""
     lanes = []
     for number, (rank, verb, does) in enumerate(sides):
-        name = f"rank {rank}" if rank >= 0 else "a kernel" if number == 0 else "another kernel"
+        name = f"rank {rank}" if rank >= 0 else "another thread" if number else "a thread"
         lanes.append(f"{name:15}{_LANES[stage][rank >= 0].replace('x', verb[0]):16} {verb[0]}: {does}")
     return (*lanes, "time -->  [ ] a call   | all ranks meet   nothing orders the two accesses")
 
