@@ -30,9 +30,7 @@ HUNG = FAILURES["stuck"]
 
 @pytest.fixture
 def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., judge.Judgement]:
-    def judged(
-        outcome: races.Outcome, exercise: records.Exercise = MEET, stage: str = STAGES[True, True], stall: int = 0
-    ) -> Any:
+    def judged(outcome: Any, exercise: records.Exercise = MEET, stage: str = "together", stall: int = 0) -> Any:
         def ran(_: Path, run: races.Run, before: tuple[str, ...]) -> races.Outcome:
             shown = outcome if STAGES[run.before, run.after] == stage and stall in (0, run.stall) else CLEAN
             return replace(shown, ended=shown.ended[: run.ranks], waits=shown.waits[: run.ranks])
@@ -99,7 +97,6 @@ def test_pictures_show_who_waits_who_is_late_and_which_inputs_a_result_has() -> 
     first, second, third, _ = picture.hang((2, 3, 2), ("rank 2", "", ""))
     assert [set("]?") & set(line) for line in (first, second, third)] == [{"?"}, {"]"}, set()]
     assert first.endswith("waits for rank 2")
-
     for stage in STAGES.values():
         caller, kernel, _ = picture.race(stage, [(1, "writes", "fills in"), (-1, "reads", "reads")])
         assert kernel.index("[") < kernel.index("=r=")
