@@ -327,9 +327,8 @@ def _unbuilt(exercise: Exercise, source: StudentFile, said: str) -> Judgement:
 
 def _outcomes(exercise: Exercise, stage: str, ranks: int, outcome: "partial[races.Outcome]") -> list[races.Outcome]:
     before, after = _STAGES[stage]
-    first = races.Run((races.USER_KERNEL,), ranks, counts=_COUNTS, timeout=_TIMEOUT, careful=True)
-    first = replace(first, start=_START.get(stage, 0), before=before, after=after)
-    first = replace(first, node=exercise.node, fifo=exercise.record.fifo)
+    first = races.Run((races.USER_KERNEL,), ranks, counts=_COUNTS, timeout=_TIMEOUT, careful=True, before=before)
+    first = replace(first, after=after, start=_START.get(stage, 0), node=exercise.node, fifo=exercise.record.fifo)
     runs = [replace(first, seed=seed, stall=stall) for seed, stall in zip(_SEEDS, _STALLS[stage], strict=False)]
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(outcome, runs))

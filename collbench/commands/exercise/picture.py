@@ -32,9 +32,10 @@ _LANES = {  # of a kernel, and of a caller, by stage
 
 def race(stage: str, sides: Sequence[tuple[int, str, str]]) -> tuple[str, ...]:
     """Return the picture of unordered accesses: the rank of the caller, or -1 for a kernel; the verb; the access."""
-    lanes = []
+    lanes, called = [], any(rank >= 0 for rank, _, _ in sides)  # a rank's own caller and kernel follow each other
     for number, (rank, verb, does) in enumerate(sides):
-        name = f"rank {rank}" if rank >= 0 else "another thread" if number else "a thread"
+        other = "another rank" if called else "another thread" if number else "a thread"
+        name = f"rank {rank}" if rank >= 0 else other
         lanes.append(f"{name:15}{_LANES[stage][rank >= 0].replace('x', verb[0]):16} {verb[0]}: {does}")
     return (*lanes, "time -->  [ ] a call   | all ranks meet   nothing orders the two accesses")
 
