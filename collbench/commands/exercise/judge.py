@@ -142,9 +142,7 @@ class Findings:
 
     def fits(self, mistake: Mistake) -> bool:
         """Return whether all conditions of a mistake are met."""
-        accesses: list[str] = []
-        for race in self.unordered:
-            accesses += map(str, race)
+        accesses = [str(side) for race in self.unordered for side in race]
         return self.source.fits(mistake) and all(
             (
                 mistake.stage in ("", self.stage),
@@ -175,12 +173,12 @@ class Findings:
         elif caught == "wrong" and self.wrong:
             run, call = self.wrong["run"], self.wrong["call"]
             due = [call % self.ranks] if "root" in self.exercise.record.arguments else range(self.ranks)
-            lines = picture.inputs(call, self.ranks, due, self.outcomes[run].found)
+            lines = picture.inputs(call, self.outcomes[run].ended, due, self.outcomes[run].found)
         else:
             return ()
         late = races.stalled(call, self.ranks)
-        stall = f"held{_STALLS[self.stage][run]}"
-        return lines if late is None else (*lines, words()["show"][stall].format(rank=late))
+        held = f"held{_STALLS[self.stage][run]}"
+        return lines if late is None else (*lines, words()["show"][held].format(rank=late))
 
     def _awaited(self, rank: int) -> str:
         """Return for whom a rank waits; empty if it does not wait."""

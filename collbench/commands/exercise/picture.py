@@ -3,7 +3,7 @@
 A picture shows only what the run's data or the judge's own delays say.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 _CELLS = {"missing": "missing", "untouched": "missing", "twice": "twice", "stale": "old", "ahead": "next"}
@@ -40,15 +40,16 @@ def race(stage: str, sides: Sequence[tuple[int, str, str]]) -> tuple[str, ...]:
     return (*lanes, "time -->  [ ] a call   | all ranks meet   nothing orders the two accesses")
 
 
-def inputs(call: int, ranks: int, due: Collection[int], found: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+def inputs(call: int, ended: Sequence[int], due: Collection[int], found: Sequence[Any]) -> tuple[str, ...]:
     """Return which ranks' inputs each result has in a call, counted from 0; nothing if that is not known.
 
-    `due` are the ranks whose inputs each result should have, and `found` the first wrong result of each rank: in calls
-    before it the rank is right.
+    `ended` are the calls that each rank ended, `due` the ranks whose inputs a result should have, and `found` the first
+    wrong result of each rank: in calls before it the rank is right.
     """
     if not any(result["call"] == call and result["why"] in _CELLS for result in found):
         return ()
-    table = [dict.fromkeys(range(ranks), "-") | dict.fromkeys(due, "ok") for _ in range(ranks)]
+    right = dict.fromkeys(range(len(ended)), "-") | dict.fromkeys(due, "ok")
+    table = [dict(right) if calls > call else dict.fromkeys(right, "?") for calls in ended]
     for result in found:
         cells, why = table[result["rank"]], result["why"]
         if result["call"] < call or (result["call"] == call and why not in _CELLS):
@@ -57,7 +58,7 @@ def inputs(call: int, ranks: int, due: Collection[int], found: Sequence[Mapping[
             unwritten = {*due} - ({result["rank"]} if result["in_place"] else set())
             cells |= dict.fromkeys(unwritten if why == "untouched" else result["ranks"], _CELLS[why])
             cells |= {extra: "twice" if extra in due else "instead" for extra in result["extra"]}
-    lines = [f"{f'in call {call + 1}':10}" + "".join(f"{f'input {rank}':>10}" for rank in range(ranks))]
+    lines = [f"{f'in call {call + 1}':10}" + "".join(f"{f'input {rank}':>10}" for rank in right)]
     for rank, cells in enumerate(table):
         lines.append(f"{f'rank {rank} has':10}" + "".join(f"{cell:>10}" for cell in cells.values()))
     legend = [f"{mark}: {text}" for mark, text in _LEGEND.items() if any(mark in cells.values() for cells in table)]

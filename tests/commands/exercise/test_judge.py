@@ -99,16 +99,16 @@ def test_pictures_show_who_waits_who_is_late_and_which_inputs_a_result_has() -> 
     assert first.endswith("waits for rank 2")
     for stage in STAGES.values():
         caller, kernel, _ = picture.race(stage, [(1, "writes", "fills in"), (-1, "reads", "reads")])
-        assert kernel.index("[") < kernel.index("=r=")
         assert ("|" in kernel) == (stage != "again")
         if stage in ("late", "early"):
             assert (caller.index("w") < caller.index("[")) == (stage == "late")
 
     earlier = RUNS["result"] | {"rank": 0, "call": 1}
     for name, case in RUNS["picture"].items():
-        rows = picture.inputs(2, 2, case["due"], [*FAILURES[name].found, earlier])
+        rows = picture.inputs(2, (9, 9), case["due"], [*FAILURES[name].found, earlier])
         assert [line.split()[3:] for line in rows[1:3]] == [["?", "?"], case["row"]], name
-    assert not picture.inputs(2, 2, (0, 1), FAILURES["other"].found)
+    assert not picture.inputs(2, (9, 9), (0, 1), FAILURES["other"].found)
+    assert "?" in picture.inputs(2, (2, 3), (0, 1), FAILURES["missing"].found)[1]  # rank 0 is still in the call
 
 
 def test_a_number_that_is_none_is_read(tmp_path: Path) -> None:
