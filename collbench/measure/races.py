@@ -175,12 +175,13 @@ def outcome(binary: Path, run: Run, before: tuple[str, ...] | None = None) -> Ou
             f"a run of the kernel did not end in {_LONGEST} s; try again on a quieter machine"
         ) from None
 
-    # A crashed program prints no outcome.
+    # A crashed program prints no outcome; a kernel may print before it.
     races = done.stderr.count("ThreadSanitizer: data race")
-    if not done.stdout.startswith("{"):
+    start = done.stdout.rfind('{"calls"')
+    if start < 0:
         return Outcome(0, 0, False, races, done.stderr, crashed=True)
     # C prints numbers that are none without capitals, and a sign that JSON does not know.
-    text = done.stdout.replace("-nan", "nan").replace("nan", "NaN").replace("inf", "Infinity")
+    text = done.stdout[start:].replace("-nan", "nan").replace("nan", "NaN").replace("inf", "Infinity")
     return Outcome(**json.loads(text), races=races, stderr=done.stderr)
 
 

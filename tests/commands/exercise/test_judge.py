@@ -111,9 +111,9 @@ def test_pictures_show_who_waits_who_is_late_and_which_inputs_a_result_has() -> 
     assert "?" in picture.inputs(2, (2, 3), (0, 1), FAILURES["missing"].found)[1]  # rank 0 is still in the call
 
 
-def test_a_number_that_is_none_is_read(tmp_path: Path) -> None:
+def test_a_number_that_is_none_is_read_behind_what_a_kernel_prints(tmp_path: Path) -> None:
     program = tmp_path / "program"
-    program.write_text('#!/bin/sh\necho \'{"calls": 1, "wrong": 1, "gave_up": false, "found": [-nan, -inf]}\'')
+    program.write_text('#!/bin/sh\necho \'nan {"calls": 1, "wrong": 1, "gave_up": false, "found": [-nan, -inf]}\'')
     program.chmod(0o700)
     assert races.outcome(program, races.Run((), 2), before=()).found[1] == -float("inf")
 
