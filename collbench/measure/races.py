@@ -60,6 +60,10 @@ _MORE_STALLS: tuple[Change, ...] = (
     ),
     ("flags.cuh", "LONG = 1 << 16;", "LONG = 1 << 8;"),  # a wait is noted sooner
 )
+_COUNTS: tuple[Change, ...] = (  # of a user's kernel, in `raised`
+    ("flags.cuh", "__atomic_store_n(flag, value, PUB", "count_raised(), __atomic_store_n(flag, value, PUB"),
+    ("packets.cuh", "__atomic_store_n(&to->word[0], first", "count_raised(), __atomic_store_n(&to->word[0], first"),
+)
 
 
 _SIDE = re.compile(  # one access of a race in a report of ThreadSanitizer
@@ -134,6 +138,8 @@ class Outcome:
     stderr: str
     found: tuple[Mapping[str, Any], ...] = ()  # first wrong result of each rank: `Wrong` of streams_why.hpp
     waits: tuple[int, ...] = ()  # offset in the window of each rank's awaited flag; 0: it does not wait
+    ended: tuple[int, ...] = ()  # calls that each rank has ended
+    raised: int = 0  # flags and pairs of packets of a user's kernel, by all ranks in all calls
     crashed: bool = False
 
     @property
@@ -158,6 +164,11 @@ class Outcome:
         return {name for name, count in noticed.items() if count}
 
 
+def stalled(call: int, ranks: int) -> int | None:
+    """Return the rank that a run with a long stall holds up in a call, counted from 0; None in most calls."""
+    return call // 4 % ranks if call % 4 == 2 else None  # as `luck_of` in streams.cpp
+
+
 def outcome(binary: Path, run: Run, before: tuple[str, ...] | None = None) -> Outcome:
     """Run until the end, a timeout or a crash; `before` is a prefix of the command, by default `launcher`."""
     try:
@@ -175,11 +186,14 @@ def outcome(binary: Path, run: Run, before: tuple[str, ...] | None = None) -> Ou
             f"a run of the kernel did not end in {_LONGEST} s; try again on a quieter machine"
         ) from None
 
-    # A crashed program prints no outcome.
+    # A crashed program prints no outcome; a kernel may print before it.
     races = done.stderr.count("ThreadSanitizer: data race")
-    if not done.stdout.startswith("{"):
+    start = done.stdout.rfind('{"calls"')
+    if start < 0:
         return Outcome(0, 0, False, races, done.stderr, crashed=True)
-    return Outcome(**json.loads(done.stdout), races=races, stderr=done.stderr)
+    # C prints numbers that are none without capitals, and a sign that JSON does not know.
+    text = done.stdout[start:].replace("-nan", "nan").replace("nan", "NaN").replace("inf", "Infinity")
+    return Outcome(**json.loads(text), races=races, stderr=done.stderr)
 
 
 @cache
@@ -223,7 +237,7 @@ def build_user_kernel(
     names = {"USER_KERNEL": f'"{file.name}"', "USER_ENTRY": entry, "USER_ARGUMENTS": arguments}
     names |= {"USER_COLLECTIVE": record.collectives[0].upper(), "USER_IN_PLACE": str(int(record.in_place))}
     options = tuple(f"-D{name}={value}" for name, value in names.items())
-    texts = _texts(folder) | {file.name: file.read_text(encoding="utf-8")}
+    texts = _texts(folder, _COUNTS) | {file.name: file.read_text(encoding="utf-8")}
     return _program(texts, (*options, *(_DETECTOR if detector else ())))
 
 

@@ -319,15 +319,17 @@ struct Streams {
   }
 
   void report(bool gave_up) const {
+    flockfile(stdout);  // a user's kernel may print, too
     std::printf("{\"calls\": %u, \"wrong\": %u, \"gave_up\": %s, \"found\": [", total(&Rank::done),
                 total(&Rank::wrong), gave_up ? "true" : "false");
     const char* comma = "";
     for (const auto& rank : ranks)
       if (rank->told.load(std::memory_order_acquire)) std::printf("%s%s", comma, rank->found.json().c_str()), comma = ", ";
-    std::printf("], \"waits\": [");
-    for (const Memory& of : memory)  // how far into its window lies what a rank waits for
-      std::printf("%s%u", &of == &memory[0] ? "" : ", ", __atomic_load_n(&of.window->error.word[1], __ATOMIC_RELAXED));
-    std::printf("]}\n");
+    std::vector<unsigned> waits, ended;  // by rank: how far into its window lies what it waits for; calls it has ended
+    for (const Memory& of : memory) waits.push_back(__atomic_load_n(&of.window->error.word[1], __ATOMIC_RELAXED));
+    for (const auto& rank : ranks) ended.push_back(rank->done.load(std::memory_order_relaxed));
+    std::printf("], \"waits\": %s, \"ended\": %s, \"raised\": %u}\n", Wrong::list(waits).c_str(),
+                Wrong::list(ended).c_str(), raised.load(std::memory_order_relaxed));
     std::fflush(stdout);
   }
 
@@ -335,8 +337,7 @@ struct Streams {
   void tell_places() const {
     for (unsigned rank = 0; rank < plan.ranks; rank++)
       std::fprintf(stderr, "memory %u %p %p %p %p\n", rank, (void*)memory[rank].window,
-                   (void*)((char*)memory[rank].window + WINDOW_HEAD), (void*)memory[rank].send,
-                   (void*)memory[rank].receive);
+                   (void*)(memory[rank].window + 1), (void*)memory[rank].send, (void*)memory[rank].receive);
   }
 
   // Gives up when `timeout` milliseconds pass in which no rank ends a call.  A careful one asks for more: that no thread
@@ -355,8 +356,7 @@ struct Streams {
       const bool had_time = looks.load(std::memory_order_relaxed) - looked > MANY_LOOKS || idle > LONG_IDLE ||
                             clock() - computed > 2 * CLOCKS_PER_SEC;
       if ((++idle > plan.timeout && (had_time || !plan.careful)) || past > MOST_IDLE) {
-        report(true);
-        _exit(0);
+        report(true), _exit(0);
       }
       usleep(1000);
     }

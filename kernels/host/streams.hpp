@@ -10,7 +10,6 @@
 #include "world.cuh"
 
 // Stalls: at the start of a thread, round a barrier, within two packets, and before packets are received.
-
 enum Place { NOWHERE, START, BARRIER, PACKETS, RECEIVE };
 
 inline unsigned long long mixed(unsigned long long x) {  // splitmix64
@@ -31,8 +30,9 @@ struct Luck {
 };
 inline thread_local Luck luck;
 
-inline std::atomic<unsigned> steps = 0;  // that threads took; relaxed, so that it orders none of them
-inline std::atomic<unsigned> looks = 0;  // at what was not there yet, in the meantime
+inline std::atomic<unsigned> steps = 0, looks = 0;  // of threads, and their looks in vain in the meantime; relaxed, so
+inline std::atomic<unsigned> raised = 0;            // that they order none; flags and packets of a user's kernel
+inline void count_raised() { raised.fetch_add(1, std::memory_order_relaxed); }  // races.py puts it into stores
 const unsigned MOST_MILLISECONDS = 200;
 
 // Until all others wait for this thread, or have run as far ahead of it as nothing stops them.

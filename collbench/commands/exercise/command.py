@@ -6,6 +6,7 @@ For example:
   collbench exercise check 1
 """
 
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,20 +57,24 @@ def command(context: click.Context) -> None:
 
 @command.command("list")
 def list_exercises() -> None:
-    """List the exercises, and whether they are started or solved here."""
+    """List the exercises, and in which folder each was started or solved."""
     notes = records.notes()
     click.echo(_LIST.heading())
-    following = 1
+    following, gone = 1, set()
     for exercise in records.exercises():
         facts = notes.get(exercise.name, {})
         solved = "solved" in facts
         if solved and exercise.number == following:
             following += 1
         state = "solved" if solved else "started" if facts else ""
-        row = _LIST.row((exercise, state, facts.get("folder", "")))
+        folder = facts.get("folder", "")
+        if folder and not Path(folder).is_dir():
+            folder += " (no longer there)"
+            gone.add(exercise.name)
+        row = _LIST.row((exercise, state, folder))
         click.echo(_style(row, "green") if solved else row)
     if following <= len(records.exercises()):
-        verb = "check" if records.exercises()[following - 1].name in notes else "start"
+        verb = "check" if records.exercises()[following - 1].name in notes.keys() - gone else "start"
         click.echo(f"\nNext: collbench exercise {verb} {following}")
 
 
@@ -98,14 +103,15 @@ def check(which: str | None, time: bool) -> int:
     click.echo(f"Exercise {exercise.number}, {exercise.title}: {folder / exercise.kernel}.cu")
     verdict = judge.judge(exercise, folder)
     if verdict.passed:
-        no_races = "" if verdict.notes else ", and no races"  # notes name missing checks
+        notes, remark = verdict.notes, verdict.remark
+        no_races = "" if notes else ", and no races"  # notes name missing checks
         click.echo(_style(f"right with {format_list(exercise.ranks)} ranks", "green") + no_races)
         if time or exercise.beats:
             click.echo("timing ...", err=True)
-            verdict = judge.timed(exercise, folder)
+            verdict = replace(judge.timed(exercise, folder), notes=notes, remark=remark)
             if verdict.table:
                 _print_times(exercise, verdict)
-    for line in verdict.notes:
+    for line in filter(None, (*verdict.notes, verdict.remark)):
         click.echo(line)
     if not verdict.passed:
         _print_fault(exercise, verdict)
@@ -144,23 +150,30 @@ def _chosen(which: str | None) -> tuple[Exercise, Path]:
 
 
 def _print_times(exercise: Exercise, verdict: "Judgement") -> None:
+    from collbench.commands.exercise.judge import unsteady
+
     click.echo(_TIMES.heading())
-    for row in verdict.table:
-        mine = row[exercise.kernel]
+    for size, rows in verdict.table.items():
+        mine = rows[exercise.kernel]
         for name in (exercise.kernel, exercise.rung, records.LIBRARY):
-            if name in row:
-                ratio = "" if name == exercise.kernel else f"{row[name] / mine:.2f}x"
+            if name in rows:
+                time = rows[name].typical
+                ratio = "" if name == exercise.kernel or unsteady(mine) else f"{time / mine.typical:.2f}x"
                 label = {exercise.kernel: "yours", records.LIBRARY: "mpi, the library"}.get(name, name)
-                click.echo(_TIMES.row((row["size"], label, row[name], ratio)))
+                click.echo(_TIMES.row((size, label, time, unsteady(rows[name]) or ratio)))
 
 
 def _print_fault(exercise: Exercise, verdict: "Judgement") -> None:
     click.echo(_style("not yet: ", "red") + verdict.says)
     for line in verdict.evidence:
         click.echo(f"  {line}")
+    for line in verdict.picture:
+        click.echo(f"      {line}")
     if verdict.mistake:
         click.echo(_style("mistake: ", "red") + verdict.mistake)
-    click.echo(f"hint: {exercise.hints[verdict.level]}")
+    # The hint of a level may speak of another mistake than the one that was recognised.
+    if text := verdict.hint if verdict.mistake else exercise.hints[verdict.level]:
+        click.echo(f"hint: {text}")
 
 
 def _style(text: str, colour: str) -> str:

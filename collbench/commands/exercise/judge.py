@@ -13,7 +13,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -21,30 +21,35 @@ from typing import Any
 import msgspec
 
 from collbench.analysis.crossover import Advantage
+from collbench.commands.exercise import picture
 from collbench.commands.exercise.records import LIBRARY, Exercise, Mistake
 from collbench.errors import PlatformError, SourceError
 from collbench.measure import races
 from collbench.platforms.layout import awaited
 from collbench.results import Outcome, Result
-from collbench.results.base import Timed
+from collbench.results.base import Observed
 from collbench.runfile.store import NAME, read
 from collbench.units import format_list
 
 _STAGES = {"together": (True, True), "late": (False, True), "early": (True, False), "again": (False, False)}
 """Whether ranks meet before each call, and after it."""
-_STALLS = {"again": (races.START, races.BARRIER, races.RECEIVE, races.PACKETS)}
-"""Stalls by stage, one for each run; other stages have the first two."""
+_STALLS: dict[str, tuple[int, ...]] = dict.fromkeys(_STAGES, (races.START, races.BARRIER))  # one for each run
+_STALLS["again"] += (races.RECEIVE, races.PACKETS)
+_SEEDS = (94, 36, 143, 211)  # of a stage's runs: the first call of one is in place, that of the next is not
 _START = {"again": 2**32 - 8}  # of counters, so that they wrap
 _TIMEOUT = 4000  # milliseconds in which no thread takes a step, although it could run
 _COUNTS = (1003, 260, 701, 64, 37, 1003, 5, 701)
 _LEVEL = {"crash": "right", "wrong": "right", "stuck": "right", "race": "races"}
 _RACES, _WINS = 3, 2  # most timings against the library, and wins needed at one size: other programs may disturb
 _RIGHT = (Outcome.OK, Outcome.DISTURBED)  # disturbed: only the time is uncertain
+_TRIES = 3  # timings of a size while a time is unsteady
+_MORE = 1.2  # times the flags of the fewest steps, above which a step happens too often
 
 _ADDRESS = re.compile(r"on unknown address (0x[0-9a-f]+)")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _NULL = 2**20  # largest address of an element behind a null pointer
 _CLEAR = 8  # wrong elements that are not due to chance
+_LARGE = 2**16  # above every sum in the harness; these are whole
 
 
 @cache
@@ -63,7 +68,8 @@ class StudentFile:
 
     def line(self, number: int) -> str:
         """Return a line with its place, as evidence: `meet.cu:12: ...`."""
-        return f"{self.name}:{number}: {[*self.text.splitlines(), ''][number - 1].strip()}"
+        lines = dict(enumerate(self.text.splitlines(), 1))
+        return f"{self.name}:{number}: {lines.get(number, '').strip()}"
 
     def lines_in(self, output: str) -> list[int]:
         """Return the numbers of this file's lines in a tool's output, in order of appearance."""
@@ -82,12 +88,19 @@ class Access:
 
     by: str  # kernel, or caller, which fills inputs and checks results
     verb: str  # reads, writes
-    what: str  # input, result, flag, slot
-    rank: int  # owner of the memory
+    what: str  # input, result, flag, slot, variable
+    rank: int  # owner of the memory; -1 for a variable of the program
     line: int = 0  # of the student's file; 0 elsewhere
 
     def __str__(self) -> str:
         return f"{self.by} {self.verb} {self.what}"
+
+    @property
+    def does(self) -> str:
+        """The access as a predicate, for example `reads the input of rank 1`."""
+        if self.by == "kernel":
+            return words()["show"]["variable" if self.rank < 0 else "place"].format(**vars(self))
+        return words()["show"]["looks" if self.verb == "reads" else "fills" if self.what == "input" else "clears"]
 
 
 @dataclass(frozen=True)
@@ -95,10 +108,10 @@ class Findings:
     """Outcomes of the runs of one stage with one number of ranks."""
 
     source: StudentFile
+    exercise: Exercise
     stage: str
     ranks: int
     outcomes: Sequence[races.Outcome]
-    nodes: bool = False  # whether some ranks are on another node, without a local address
 
     @cached_property
     def caught(self) -> tuple[str, ...]:
@@ -107,30 +120,38 @@ class Findings:
         return tuple(name for name in (races.CRASHED, races.WRONG, races.GAVE_UP, races.RACE) if name in noticed)
 
     @cached_property
-    def wrong(self) -> Mapping[str, Any]:
-        """The wrong result to report: the first with many wrong elements, else the first."""
-        results: list[Mapping[str, Any]] = []
-        for outcome in self.outcomes:
-            results += outcome.found
-        return min(results, key=lambda result: (result["wrong"] < _CLEAR, result["call"]), default={})
+    def found(self) -> Sequence[Mapping[str, Any]]:
+        """The first wrong result of each rank, with its run and its kind: a key of `value` in judge.toml."""
+        runs = enumerate(self.outcomes)
+        return [{**each, "kind": _kind(each), "run": run} for run, outcome in runs for each in outcome.found]
 
     @cached_property
-    def races(self) -> tuple[tuple[Access, ...], ...]:
+    def wrong(self) -> Mapping[str, Any]:
+        """The wrong result to report: the first with many wrong elements and a clear explanation, else the first."""
+        return min(self.found, key=lambda one: (one["wrong"] < _CLEAR, one["kind"] == "kept", one["call"]), default={})
+
+    @cached_property
+    def stuck(self) -> int:
+        """The first run that was given up."""
+        return next(run for run, outcome in enumerate(self.outcomes) if outcome.gave_up)
+
+    @cached_property
+    def unordered(self) -> tuple[tuple[Access, ...], ...]:
         """Both sides of every race."""
         return tuple(race for outcome in self.outcomes for race in _races(self.source, outcome))
 
     def fits(self, mistake: Mistake) -> bool:
         """Return whether all conditions of a mistake are met."""
-        accesses: list[str] = []
-        for race in self.races:
-            accesses += map(str, race)
+        accesses = [str(side) for race in self.unordered for side in race]
         return self.source.fits(mistake) and all(
             (
                 mistake.stage in ("", self.stage),
                 mistake.caught in ("", *self.caught),
-                mistake.value in ("", self.wrong.get("why")),
+                mistake.value in ("", self.wrong.get("why"), self.wrong.get("kind")),
                 mistake.where in ("", self.wrong.get("where")),
                 not mistake.own or self.wrong.get("ranks") == [self.wrong.get("rank")],
+                not mistake.place or {result["in_place"] for result in self.found} == {mistake.place == "in place"},
+                not mistake.first or any(outcome.gave_up and not outcome.calls for outcome in self.outcomes),
                 not mistake.access or any(mistake.access in access for access in accesses),
             )
         )
@@ -141,44 +162,71 @@ class Findings:
             return self._race(access)
         return {"crash": self._crash, "wrong": self._wrong, "stuck": self._stuck}[caught]()
 
+    def picture(self, caught: str, access: str) -> tuple[str, ...]:
+        """Return a drawing of the failing call, as far as it is known; `access` selects a race."""
+        if caught == "race":
+            sides = [(side.rank if side.by == "caller" else -1, side.verb, side.does) for side in self._shown(access)]
+            return picture.race(self.stage, sides)
+        if caught == "stuck":
+            run, call = self.stuck, min(self.outcomes[self.stuck].ended)
+            lines = picture.hang(self.outcomes[run].ended, list(map(self._awaited, range(self.ranks))))
+        elif caught == "wrong" and self.wrong:
+            run, call = self.wrong["run"], self.wrong["call"]
+            due = [call % self.ranks] if "root" in self.exercise.record.arguments else range(self.ranks)
+            lines = picture.inputs(call, self.outcomes[run].ended, due, self.outcomes[run].found)
+        else:
+            return ()
+        late = races.stalled(call, self.ranks)
+        held = f"held{_STALLS[self.stage][run]}"
+        return lines if late is None else (*lines, words()["show"][held].format(rank=late))
+
+    def _awaited(self, rank: int) -> str:
+        """Return for whom a rank waits; empty if it does not wait."""
+        whom = awaited(place, rank, self.ranks) if (place := self.outcomes[self.stuck].waits[rank]) else ""
+        return self.exercise.awaits.format((rank - 1) % self.ranks) if whom == "a packet" else whom
+
     def _wrong(self) -> Iterator[str]:
-        show, wrong = words()["show"], self.wrong
-        place = " in place" if wrong["in_place"] else ""
-        yield show["wrong"].format(**{**wrong, "of": self.ranks, "place": place, "call": wrong["call"] + 1})
-        named = {}
+        if not self.wrong:  # the run was given up before a rank could explain its result
+            return
+        facts = {**self.wrong, "of": self.ranks, "call": self.wrong["call"] + 1, "last": self.wrong["length"] - 1}
+        facts["place"] = " in place" if self.wrong["in_place"] else ""
+        facts["verb"] = "is" if self.wrong["wrong"] == 1 else "are"
         for key in ("ranks", "extra"):
-            named[key] = " and of ".join(f"rank {rank}" for rank in wrong[key])
-        value = words()["value"]["instead" if wrong["why"] == "missing" and wrong["extra"] else wrong["why"]]
-        yield show["all"].format(**wrong, value=value.format(**named))
+            facts[key] = " and of ".join(f"rank {rank}" for rank in self.wrong[key])
+        facts["value"] = words()["value"][self.wrong["kind"]].format(**facts)
+        for key in ("beyond",) if self.wrong["kind"] == "beyond" else ("wrong", "all"):
+            yield words()["show"][key].format(**facts)
 
     def _stuck(self) -> Iterator[str]:
-        waits = next(outcome.waits for outcome in self.outcomes if outcome.gave_up)
-        for rank, place in enumerate(waits):
-            if place:
-                whom = awaited(place, rank, self.ranks)
-                yield words()["show"]["stuck"].format(of=self.ranks, rank=rank, whom=whom)
+        yield words()["show"]["stuck"].format(of=self.ranks, call=min(self.outcomes[self.stuck].ended) + 1)
 
     def _crash(self) -> Iterator[str]:
         stderr = next(outcome.stderr for outcome in self.outcomes if outcome.crashed)
         yield from map(self.source.line, self.source.lines_in(stderr.partition("SEGV")[2])[:1])
         if (found := _ADDRESS.search(stderr)) and int(found[1], 16) < _NULL:
-            yield words()["show"]["node" if self.nodes else "null"]
+            yield words()["show"]["node" if self.exercise.node else "null"]
+
+    def _shown(self, access: str) -> tuple[Access, ...]:
+        """Return both sides of the race to show."""
+        fitting = [race for race in self.unordered if any(access in str(side) for side in race)]
+        return next(iter(fitting or self.unordered), ())
 
     def _race(self, access: str) -> Iterator[str]:
         show = words()["show"]
-        shown = self.races[0]
-        for race in self.races:
-            if any(access in str(side) for side in race):
-                shown = race
-                break
-        for side in shown:
+        for side in self._shown(access):
+            yield show[side.by].format(rank=side.rank, does=side.does)
             if side.by == "kernel":
-                yield show["kernel"].format(**vars(side))
                 yield f"  {self.source.line(side.line) if side.line else show['given']}"
-            elif side.verb == "reads":
-                yield show["looks"].format(rank=side.rank)
-            else:
-                yield show["fills" if side.what == "input" else "clears"].format(rank=side.rank)
+
+
+def _kind(result: Mapping[str, Any]) -> str:
+    """Return the key in judge.toml that explains a wrong result; it says more than the harness's `why`."""
+    kind, got = str(result["why"]), float(result["got"])
+    if kind == "untouched" and result["in_place"]:
+        return "kept"
+    if kind == "other" and not (got.is_integer() and abs(got) < _LARGE):
+        return "bits"
+    return "instead" if kind == "missing" and result["extra"] else kind
 
 
 def _races(source: StudentFile, outcome: races.Outcome) -> Iterator[tuple[Access, ...]]:
@@ -198,8 +246,8 @@ def _races(source: StudentFile, outcome: races.Outcome) -> Iterator[tuple[Access
 
 
 def _access(source: StudentFile, places: Sequence[tuple[int, str, int]], verb: str, address: int, stack: str) -> Access:
-    # The last memory that begins before the address holds it.
-    _, what, rank = max(place for place in places if place[0] <= address)
+    # The last memory that begins before the address holds it; variables of the program lie before all.
+    _, what, rank = max((place for place in places if place[0] <= address), default=(0, "variable", -1))
     verb = f"{verb}s"
     if "Rank::launch" in stack:
         return Access("kernel", verb, what, rank, next(iter(source.lines_in(stack)), 0))
@@ -215,9 +263,12 @@ class Judgement:
     caught: str = ""
     says: str = ""  # a sentence on the failure
     mistake: str = ""  # a sentence on the mistake, if it is a known one
+    hint: str = ""  # of that mistake
     evidence: tuple[str, ...] = ()
+    picture: tuple[str, ...] = ()  # of the failing call
     notes: tuple[str, ...] = ()  # missing checks
-    table: tuple[Mapping[str, Any], ...] = ()  # seconds by implementation, for each size
+    remark: str = ""  # a sentence on a right answer that takes too many steps
+    table: Mapping[str, Mapping[str, Observed]] = field(default_factory=dict)  # by size and implementation
 
     @property
     def passed(self) -> bool:
@@ -246,13 +297,16 @@ def judge(exercise: Exercise, folder: Path) -> Judgement:
     notes = () if detector else (words()["show"]["blind"],)
 
     # Only the first failing stage is reported: later ones mix several mistakes.
+    raised = 0
     for stage in _STAGES:
         for ranks in exercise.ranks:
             outcomes = _outcomes(exercise, stage, ranks, partial(races.outcome, binary, before=prefix))
-            findings = Findings(source, stage, ranks, outcomes, nodes=bool(exercise.node))
+            findings = Findings(source, exercise, stage, ranks, outcomes)
             if findings.caught:
                 return _verdict(exercise, findings, notes)
-    return Judgement(notes=notes)
+            raised = raised or outcomes[0].raised
+    more = raised / exercise.raises if exercise.raises else 1
+    return Judgement(notes=notes, remark=words()["show"]["more"].format(more=more) if more > _MORE else "")
 
 
 def _unbuilt(exercise: Exercise, source: StudentFile, said: str) -> Judgement:
@@ -271,70 +325,59 @@ def _unbuilt(exercise: Exercise, source: StudentFile, said: str) -> Judgement:
 
 def _outcomes(exercise: Exercise, stage: str, ranks: int, outcome: "partial[races.Outcome]") -> list[races.Outcome]:
     before, after = _STAGES[stage]
-    run = partial(
-        races.Run,
-        (races.USER_KERNEL,),
-        ranks,
-        start=_START.get(stage, 0),
-        counts=_COUNTS,
-        timeout=_TIMEOUT,
-        careful=True,
-        node=exercise.node,
-        fifo=exercise.record.fifo,
-        before=before,
-        after=after,
-    )
-    stalls = _STALLS.get(stage, (races.START, races.BARRIER))
+    first = races.Run((races.USER_KERNEL,), ranks, counts=_COUNTS, timeout=_TIMEOUT, careful=True, before=before)
+    first = replace(first, after=after, start=_START.get(stage, 0), node=exercise.node, fifo=exercise.record.fifo)
+    runs = [replace(first, seed=seed, stall=stall) for seed, stall in zip(_SEEDS, _STALLS[stage], strict=False)]
     with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(outcome, [run(seed=seed, stall=stall) for seed, stall in enumerate(stalls, 1)]))
+        return list(pool.map(outcome, runs))
 
 
 def _verdict(exercise: Exercise, findings: Findings, notes: tuple[str, ...]) -> Judgement:
-    fitting = next((mistake for mistake in exercise.mistake if findings.fits(mistake)), None)
-    caught = findings.caught[0]
-    if fitting and fitting.caught:
-        caught = fitting.caught
-    return Judgement(
-        level=_LEVEL[caught],
-        stage=findings.stage,
-        caught=caught,
-        says=words()["stage"][findings.stage] + words()["caught"][caught],
-        mistake=fitting.says if fitting else "",
-        evidence=tuple(findings.evidence(caught, fitting.access if fitting else "")),
-        notes=notes,
-    )
+    fitting = next((mistake for mistake in exercise.mistake if findings.fits(mistake)), Mistake(""))
+    caught = fitting.caught or findings.caught[0]
+    says = words()["stage"][findings.stage] + words()["caught"][caught]
+    shown = tuple(findings.evidence(caught, fitting.access)), findings.picture(caught, fitting.access)
+    return Judgement(_LEVEL[caught], findings.stage, caught, says, fitting.says, fitting.hint, *shown, notes)
 
 
 def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Judgement:
     """Time a right answer against the library and the ladder's rung, a sweep a size; PlatformError if one fails."""
-    table: dict[str, Mapping[str, Any]] = {}
+    table: dict[str, Mapping[str, Observed]] = {}
     wins: Counter[str] = Counter()
     unsure: set[str] = set()
 
     # After the first timing only sizes with a win are repeated, since a second win decides.
     for _ in range(_RACES if exercise.beats else 1):
         for size in [size for size in exercise.sizes if wins[size]] or exercise.sizes:
-            times, problem = _times(exercise, folder, size, budget)
+            for _ in range(_TRIES):
+                times, problem = _times(exercise, folder, size, budget)
+                if not any(map(unsteady, times.values())):
+                    break
             if problem:
                 says = words()["stage"]["timed"] + words()["caught"]["wrong"]
                 return Judgement("right", "timed", "wrong", says, evidence=(f"At {size} B: {problem}",))
-            table[size] = {"size": size} | {name: row.typical for name, row in times.items()}
-            sign = Advantage.of(times[exercise.kernel], times[LIBRARY]).sign
+            table[size] = times
+            mine, library = times[exercise.kernel], times[LIBRARY]
+            sign = 0 if unsteady(mine) or unsteady(library) else Advantage.of(mine, library).sign
             wins[size] += sign > 0
             unsure |= set() if sign else {size}
         if _WINS in wins.values():
             break
-    rows = tuple(table.values())
     if not exercise.beats or _WINS in wins.values():
-        return Judgement(table=rows)
+        return Judgement(table=table)
     source = StudentFile("", (folder / f"{exercise.kernel}.cu").read_text(encoding="utf-8"))
-    slow = [each.says for each in exercise.mistake if each.caught == "slow" and source.fits(each)]
+    slow = next((each for each in exercise.mistake if each.caught == "slow" and source.fits(each)), Mistake(""))
     sizes = format_list(size for size in exercise.sizes if size in unsure)
     evidence = (words()["show"]["unsure"].format(sizes=sizes),) if unsure else ()
-    return Judgement("speed", "timed", "slow", words()["caught"]["slow"], "".join(slow[:1]), evidence, table=rows)
+    return Judgement("speed", "timed", "slow", words()["caught"]["slow"], slow.says, slow.hint, evidence, table=table)
 
 
-def _times(exercise: Exercise, folder: Path, size: str, budget: float) -> tuple[Mapping[str, Timed], str]:
+def unsteady(row: Observed) -> str:
+    """Return why a time says little, `disturbed` or `uncertain`; empty for a steady one."""
+    return "disturbed" if row.disturbed else "" if row.relative_halfwidth <= 1 else "uncertain"
+
+
+def _times(exercise: Exercise, folder: Path, size: str, budget: float) -> tuple[Mapping[str, Observed], str]:
     """Return the times of a size by implementation, and the failure of the student's kernel, if any."""
     names = f"{LIBRARY},{exercise.rung},{exercise.kernel}"
     what = ("--on", "cpu", "--op", exercise.record.collectives[0], "--impl", names, "-b", size, "-e", size)
@@ -342,7 +385,7 @@ def _times(exercise: Exercise, folder: Path, size: str, budget: float) -> tuple[
     mine = next((row for row in rows if row.implementation == exercise.kernel), None)
     if not mine or mine.outcome not in _RIGHT:
         return {}, (mine and (mine.wrong or mine.reason)) or complaint
-    times = {row.implementation: row for row in rows if isinstance(row, Timed)}
+    times = {row.implementation: row for row in rows if isinstance(row, Observed)}
     if LIBRARY not in times:
         raise PlatformError(f"{LIBRARY} could not be timed, so there is nothing to compare with: {complaint}")
     return times, ""

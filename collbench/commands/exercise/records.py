@@ -30,9 +30,12 @@ class Mistake(Struct, frozen=True, forbid_unknown_fields=True):
     stage: Literal["", "together", "late", "early", "again"] = ""
     caught: Literal["", "race", "wrong", "stuck", "crash", "slow"] = ""
     access: str = ""  # of a race: a part of a text such as "kernel reads input"
-    value: Literal["", "missing", "twice", "stale", "ahead", "untouched", "beyond", "elsewhere", "other"] = ""
+    value: str = ""  # of the wrong elements: a key of `value` in judge.toml
     where: Literal["", "all", "tail", "shard", "some"] = ""  # of the wrong elements
     own: bool = False  # whether the missing or doubled input is the rank's own
+    place: Literal["", "in place", "apart"] = ""  # of all wrong results; inputs and results share memory, or not
+    first: bool = False  # whether no rank ends the first call
+    hint: str = ""  # a second sentence, if the first does not say how to mend it
     has: str = ""  # a regular expression that the kernel without comments must contain
     lacks: str = ""  # one that it must not contain
 
@@ -50,6 +53,8 @@ class Exercise(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     mistake: tuple[Mistake, ...] = ()
     beats: Literal["", "library"] = ""  # whether it must be faster than the library at one of the sizes
     node: int = 0  # ranks of a node; 0: all share memory
+    awaits: str = "a packet"  # what a rank waits for in its FIFO; {} is the rank before it
+    raises: int = 0  # flags and packets that the fewest steps need in the judge's first run; 0: not counted
     folder: Path = _HOME  # of its exercise.toml
 
     @cached_property

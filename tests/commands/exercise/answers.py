@@ -41,10 +41,10 @@ class Answer:
     def complaint(self, verdict: Judgement) -> str:
         """What is wrong with that judgement; nothing if it is as it should be."""
         if not self.names:
-            return "" if verdict.passed else f"a solution failed: {verdict}"
-        if verdict.passed:
+            return "" if verdict.passed and not verdict.remark else f"a solution failed: {verdict}"
+        if verdict.passed and not verdict.remark:
             return "a wrong answer passed"
-        said = " ".join([verdict.says, verdict.mistake, *verdict.evidence])
+        said = " ".join([verdict.says, verdict.mistake, *verdict.evidence, verdict.remark])
         return "" if self.names in said else f"{self.names!r} is not in: {said}"
 
 
