@@ -30,11 +30,11 @@ def by_key(values: Iterable[Value], key: Callable[[Value], Key]) -> dict[Key, li
 
 
 def timed(results: Iterable[Result | Timed]) -> Iterator[Timed]:
-    """Yield collectives with a valid time: measured or reported, right and undisturbed, or predicted. No work."""
+    """Yield collectives with a valid time: measured or reported, right and sure, or predicted. No work."""
     for result in results:
         if not isinstance(result, Timed) or result.case.work:
             continue
-        if isinstance(result, Prediction) or (result.right and not result.disturbed):
+        if isinstance(result, Prediction) or (result.right and not result.unsure):
             yield result
 
 

@@ -12,6 +12,9 @@ from collbench.results.disturbed import Scheduling
 from collbench.results.facts import NO_NOTE, CheckFailure, Note, Outcome, labelled
 from collbench.units import FASTEST, SLOWEST, counted, format_size
 
+WIDEST = 1.0
+"""Relative half-width of the 95 % interval above which a time is shown, but left out of comparisons."""
+
 
 class Answers(Shown):
     """The common interface of all kinds of result; a kind overrides some members, often by a field."""
@@ -140,6 +143,11 @@ class Timed(CaseResult, frozen=True):
         raise NotImplementedError
 
     @property
+    def unsure(self) -> bool:
+        """Whether the time is too uncertain to compare: disturbed, or its 95 % interval is over 100 % of it."""
+        return self.disturbed
+
+    @property
     def algbw(self) -> float:
         """Bytes of the array per second."""
         return self.case.nbytes / self.typical
@@ -172,6 +180,11 @@ class Observed(Timed, frozen=True):
         """Half the 95 % interval of the median, over the median."""
         low, high = self.interval
         return (high - low) / 2 / self.typical
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the time is too uncertain to compare; without an interval it counts as known."""
+        return self.disturbed or WIDEST < self.relative_halfwidth < math.inf
 
     @property
     def typical(self) -> float:

@@ -1,13 +1,14 @@
 """Whether ranks had their cores: what a row keeps of it, and what a disturbed row is left out of."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from collbench.analysis.compare import compare
-from collbench.analysis.crossover import contests, disturbed_rivals, library_of, rivals, winners
+from collbench.analysis.crossover import contests, library_of, rivals, unsure_rivals, winners
 from collbench.analysis.roofline import measured_roofline
 from collbench.cli.results_table import Compared, row
 from collbench.platforms.processes import SchedulingWatch
@@ -88,10 +89,16 @@ def test_a_row_says_that_it_is_disturbed_and_the_last_line_what_to_do() -> None:
     assert disturbed_in_words([slow(), skipped, measurement()]).startswith("1 of 2 rows was disturbed")
 
 
-def test_a_disturbed_row_is_in_no_contest() -> None:
+def wide(implementation: str = "mpi", nbytes: int = 1024, half: float = 1.02) -> Measurement:
+    """A right row whose 95 % interval is the median, less and more *half* of it."""
+    return measurement(implementation, (1e-6 * (1 - half), 1e-6, 1e-6 * (1 + half)) * 9, nbytes=nbytes)
+
+
+@pytest.mark.parametrize("unsure", [slow, wide])
+def test_an_unsure_row_is_in_no_contest(unsure: Callable[..., Measurement]) -> None:
     sizes = (8, 1024)
-    good = [measurement("two-shot", (1e-6,) * 7, nbytes=nbytes) for nbytes in sizes]
-    results = [*good, *(slow(nbytes=nbytes) for nbytes in sizes)]
+    good = [measurement("two-shot", (1e-7,) * 7, nbytes=nbytes) for nbytes in sizes]
+    results = [*good, *(unsure(nbytes=nbytes) for nbytes in sizes)]
     assert list(timed(results)) == good
     assert rivals(results) == good
     assert contests(rivals(results), ["mpi"]) == []
@@ -99,20 +106,22 @@ def test_a_disturbed_row_is_in_no_contest() -> None:
     assert library_of(results, ["mpi"], good[0]) is None
 
 
-def test_where_a_disturbed_row_was_faster_nobody_is_surely_the_fastest() -> None:
-    good = [measurement("two-shot", (1e-6,) * 7, nbytes=nbytes) for nbytes in (8, 1024)]
+def test_where_an_unsure_row_was_faster_nobody_is_surely_the_fastest() -> None:
+    good = [measurement("two-shot", (1.1e-6,) * 7, nbytes=nbytes) for nbytes in (8, 1024)]
     fast = replace(measurement("ring-flags", (0.5e-6,) * 7, nbytes=1024), scheduling=DISTURBED)
-    for row_of_another, names in ((fast, ("two-shot", "ring-flags")), (slow(), ("two-shot",))):
+    both = ("two-shot", "ring-flags")
+    for row_of_another, names in ((fast, both), (wide("ring-flags"), both), (slow(), ("two-shot",))):
         results = [*good, row_of_another]
-        ((_, ranges),) = winners(rivals(results), disturbed_rivals(results))
+        ((_, ranges),) = winners(rivals(results), unsure_rivals(results))
         assert ranges[-1].names == names
         assert ranges[0].names == ("two-shot",)
 
 
-def test_a_disturbed_row_is_not_compared_in_the_table() -> None:
-    mine = replace(measurement("two-shot"), scheduling=DISTURBED)
-    assert not Compared(mine, measurement("mpi")).ratio
-    assert Compared(measurement("two-shot"), measurement("mpi")).ratio
+def test_an_unsure_row_is_not_compared_in_the_table() -> None:
+    for mine in (replace(measurement("two-shot"), scheduling=DISTURBED), wide("two-shot")):
+        assert not Compared(mine, measurement("mpi")).ratio
+    for mine in (measurement("two-shot"), wide("two-shot", half=0.98), measurement("two-shot", (1e-6, 9e-6))):
+        assert Compared(mine, measurement("mpi")).ratio, "an interval up to 100 %, or none"
 
 
 def test_a_disturbed_row_sets_no_bound() -> None:

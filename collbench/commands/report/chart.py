@@ -148,7 +148,7 @@ def _numbers(run: SafeRun, result: Timed, library: Timed | None) -> tuple[str, .
         *spread,
         format_rate(result.algbw) if sized else "",
         format_rate(result.busbw) if sized and not shared else "",
-        f"{library.typical / result.typical:.3g}x" if library and library is not result else "",
+        f"{library.typical / result.typical:.3g}x" if library and library is not result and not result.unsure else "",
     )
 
 
