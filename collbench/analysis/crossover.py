@@ -184,8 +184,7 @@ def library_of(results: Iterable[Result | Timed], libraries: Sequence[str], like
     """
     # Only the few rows of the case are judged, since an interval takes a sort.
     alike = (row for row in results if row.case == like.case and family(row.implementation) in libraries)
-    predicted = isinstance(like, Prediction)
-    same = {row.implementation: row for row in timed(alike) if isinstance(row, Prediction) == predicted}
+    same = {row.implementation: row for row in timed(alike) if row.predicted == like.predicted}
     return min(same.values(), key=lambda row: (libraries.index(family(row.implementation)), row.typical), default=None)
 
 

@@ -9,7 +9,7 @@ import math
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +23,6 @@ from collbench.plots.panels import (
     Panel,
     PlotLine,
     coloured,
-    line_of,
     one_topology,
     only,
     only_marks,
@@ -39,7 +38,6 @@ from collbench.runfile.store import Run
 _NEUTRAL = "#505050"  # of lines in the legend if colours are topologies
 _WIDTH = 21  # letters in a line of the legend
 _WIDEST = 2.0  # factor from a point to the most distant end of its measured band
-_HOLLOW = "unsure"  # group of the markers of uncertain times
 
 
 class PanelCurves(NamedTuple):
@@ -229,7 +227,7 @@ def _draw(axes: Axes, curves: PanelCurves, known: dict[PlotLine, Look], write_bo
         if unsure := [result for result in lines[line] if result.unsure]:
             hollow = look._replace(linestyle="", markerfacecolor="white" if look.linestyle else "none")
             sizes, middle = [row.case.nbytes for row in unsure], [curves.value(row) for row in unsure]
-            axes.plot(sizes, middle, zorder=front, gid=_HOLLOW, **plot_style.drawn(hollow))
+            axes.plot(sizes, middle, zorder=front, gid="unsure", **plot_style.drawn(hollow))
     if bound:
         words = view.tick(bound.last) if write_bound and not panel.color else ""
         _draw_bound(axes, bound, words, panel.color or GREY, plot_style)
@@ -239,10 +237,9 @@ def _draw_band(axes: Axes, curves: PanelCurves, results: Sequence[Drawn], look: 
     """Draw the band of neighbouring points; an arrow marks a measured end that is cut off."""
     sizes, middle = [result.case.nbytes for result in results], np.array([curves.value(row) for row in results])
     ends = np.sort([curves.view.band(curves.panel, result) for result in results]).T
-    predicted, opacity = line_of(results[0]).predicted, 0.2
-    low, high = ends if predicted else np.clip(ends, middle / _WIDEST, middle * _WIDEST)
-    if predicted:  # wide bands of many predictions must not hide the lines
-        opacity = 0.4 / (3 + len({other for other, _ in curves.panel.points if other.predicted}))
+    (low, high), opacity = np.clip(ends, middle / _WIDEST, middle * _WIDEST), 0.2
+    if results[0].predicted:  # wide bands of many predictions must not hide the lines
+        (low, high), opacity = ends, 0.4 / (3 + len({line for line, _ in curves.panel.points if line.predicted}))
     if len(sizes) > 1:
         axes.fill_between(sizes, low, high, color=look.color, alpha=opacity, linewidth=0)
     else:  # a band of one point has no area
@@ -253,10 +250,11 @@ def _draw_band(axes: Axes, curves: PanelCurves, results: Sequence[Drawn], look: 
 
 
 def _follow_medians(axes: Axes, cell: Cell) -> None:
-    """Fit the y axis to lines and bounds alone: bands and uncertain times may be far away."""
+    """Fit the y axis to lines, bounds and predictions: measured bands and uncertain times may be far away."""
     values = []
     for curves in cell:
-        values += [curves.sure(result) for rows in curves.lines.values() for result in rows]
+        for row in chain.from_iterable(curves.lines.values()):
+            values += [curves.sure(row), *(curves.view.band(curves.panel, row) if row.predicted else ())]
         values += curves.bound.values.values() if curves.bound else ()
     if known := [value for value in values if math.isfinite(value)]:
         axes.dataLim.intervaly = min(known), max(known)
@@ -264,9 +262,8 @@ def _follow_medians(axes: Axes, cell: Cell) -> None:
 
 def _mark_outside(axes: Axes) -> None:
     """Mark uncertain times outside of the axis with an arrow at its edge."""
-    low, high = axes.get_ylim()
-    axes.set_ylim(low, high)
-    for line in [line for line in axes.lines if line.get_gid() == _HOLLOW]:
+    low, high = axes.set_ylim(axes.get_ylim())
+    for line in [line for line in axes.lines if line.get_gid() == "unsure"]:
         sizes, values = map(np.asarray, line.get_data())
         for marker, edge, outside in (("v", low, values < low), ("^", high, values > high)):
             if outside.any():

@@ -12,8 +12,7 @@ from collbench.results.disturbed import Scheduling
 from collbench.results.facts import NO_NOTE, CheckFailure, Note, Outcome, labelled
 from collbench.units import FASTEST, SLOWEST, counted, format_size
 
-WIDEST = 1.0
-"""Relative half-width of the 95 % interval above which a time is shown, but left out of comparisons."""
+WIDEST = 1.0  # relative half-width of the 95 % interval above which a time is shown, but not compared
 
 
 class Answers(Shown):

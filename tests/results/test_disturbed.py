@@ -3,18 +3,25 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
+import click
 import pytest
 
 from collbench.analysis.compare import compare
 from collbench.analysis.crossover import contests, library_of, rivals, unsure_rivals, winners
 from collbench.analysis.roofline import measured_roofline
+from collbench.cases import Sweep
+from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import Compared, row
+from collbench.cli.running import run_session
+from collbench.measure.predicted import Predicted
+from collbench.measure.session import Session
 from collbench.platforms.processes import SchedulingWatch
 from collbench.results import Explanation, Measurement, Outcome, Skipped, timed
 from collbench.results.disturbed import DISTURBED_SHARE, Scheduling, all_disturbed, disturbed_in_words
-from collbench.runfile.schema import Header, to_line, to_result
+from collbench.runfile.schema import Header, TopologyPart, to_line, to_result
 from collbench.runfile.store import Run
 from tests.conftest import case, measurement
 
@@ -77,16 +84,29 @@ def test_a_row_keeps_what_was_seen() -> None:
 def test_a_row_says_that_it_is_disturbed_and_the_last_line_what_to_do() -> None:
     assert "disturbed: ranks had to wait for a core in 50% of the samples" in row(slow(), None)
     bound = replace(slow(), scheduling=replace(DISTURBED, cores=((0,), (1,))))
-    assert disturbed_in_words([bound, measurement()]).startswith("1 of 2 rows was disturbed by other programs and is ")
+    assert disturbed_in_words([bound, measurement()]).startswith("1 of 2 measurements was disturbed by other programs ")
     told = disturbed_in_words([slow(), slow(), measurement()])
-    assert told.startswith("2 of 3 rows were disturbed by other programs or other ranks and are left out of")
+    assert told.startswith("2 of 3 measurements were disturbed by other programs or other ranks and are left out of")
     assert "leave out --bind none" in told
     assert disturbed_in_words([measurement()]) == ""
     skipped = Skipped(case(), "nccl", "gpu", "no GPU")
     assert all_disturbed([slow(), skipped])
     assert not all_disturbed([slow(), measurement()])
     assert not all_disturbed([skipped])
-    assert disturbed_in_words([slow(), skipped, measurement()]).startswith("1 of 2 rows was disturbed")
+    assert disturbed_in_words([slow(), skipped, measurement()]).startswith("1 of 2 measurements was disturbed")
+
+
+def test_a_busy_machine_is_named_before_the_end_of_a_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LiveTable, "add", lambda table, result: click.echo("row", err=True))
+    kinds = {".": measurement(), "~": slow(), "-": Skipped(case(), "nccl", "gpu", "no GPU")}
+    early = {"~..~..~..~": [9], "-~..~..~...": [10], 60 * "." + 15 * "~": [70], "~~~.....": [], "~..~.....": []}
+    for (rows, after), quiet in product(early.items(), (False, True)):
+        ranks = Predicted(TopologyPart(), [kinds[row] for row in rows])
+        run_session(Session(ranks, Sweep(), None, None), LiveTable(), quiet=quiet)
+        said = [line for line in capsys.readouterr().err.splitlines() if line.startswith(("row", "lately"))]
+        assert [place for place, line in enumerate(said) if line != "row"] == ([] if quiet else after)
 
 
 def wide(implementation: str = "mpi", nbytes: int = 1024, half: float = 1.02) -> Measurement:
