@@ -18,11 +18,13 @@ from collbench.host import signals
 from collbench.host.launcher import launched
 from collbench.measure.session import PairedSession, Session, all_skipped, exit_status
 from collbench.present.notices import RANKS, announced_if_slow
-from collbench.results.disturbed import disturbed_early, disturbed_in_words
+from collbench.results import Outcome, Result
+from collbench.results.disturbed import disturbed_in_words
 from collbench.runfile.schema import to_line
 from collbench.units import counted, format_size
 
 FIRST = "waiting for the first row: kernels are compiled once, then checked"
+_FEWEST, _LATEST = 9, 30  # rows that decide about a warning before the end of a run
 
 
 def refuse_launcher(command: str) -> None:
@@ -66,7 +68,7 @@ def run_session(
             for result in chain(begun, results):
                 if first.leader:
                     table.add(result)
-                if not warned and (warning := disturbed_early(first.results)):
+                if not warned and (warning := _busy(first.results)):
                     warned = True
                     table.close()
                     click.echo(warning, err=True)
@@ -76,6 +78,16 @@ def run_session(
         click.echo(f"\ninterrupted: {_what_is_left(parts)}", err=True)
         return signals.status(cause)
     return 0
+
+
+def _busy(results: Sequence[Result]) -> str:
+    """Return a warning if at least a third of the latest rows are unsure, else ""."""
+    timed = [row for row in results[-_LATEST:] if row.outcome is not Outcome.SKIPPED]
+    unsure = sum(row.unsure for row in timed)
+    if len(timed) < _FEWEST or 3 * unsure < len(timed):
+        return ""
+    count = f"{unsure} of the last {len(timed)} rows are disturbed by other programs or uncertain by more than 100 %"
+    return f"{count}: end other programs, or stop with Ctrl-C and run later"
 
 
 def _what_is_left(sessions: Sequence[Session]) -> str:

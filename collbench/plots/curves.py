@@ -162,7 +162,7 @@ def _figure(combination: Combination, cells: Sequence[Cell], known: dict[PlotLin
 
         # The legend comes first, and leaves its room to the panels.
         room = place_legend(figure, _legend_entries(every, known, plot_style), plot_style)
-        shared = _comparable(cells)
+        shared = all(cell[0].view == cells[0][0].view for cell in cells)
         grid = panel_grid(figure, len(cells), columns, sharex=True, sharey=shared)
         letters = plot_style.letters(room, columns, shared)
         several_bounds = len([curves for curves in every if curves.bound]) > 1  # the legend has a single value
@@ -318,11 +318,6 @@ def _value_labels(figure: Figure, cells: Sequence[Cell], columns: int, plot_styl
     for number, (axes, words) in enumerate(zip(figure.axes, labels, strict=False)):
         if number % columns == 0 or words != labels[number - 1]:
             axes.set_ylabel(words)
-
-
-def _comparable(cells: Sequence[Cell]) -> bool:
-    """Return whether one y axis suits all panels."""
-    return all(cell[0].view == cells[0][0].view for cell in cells)
 
 
 def _title(cell: Cell, cells: Sequence[Cell], width: int) -> str:

@@ -107,6 +107,11 @@ class CaseResult(_Facts, frozen=True):
         return bool(self.scheduling and self.scheduling.disturbed)
 
     @property
+    def unsure(self) -> bool:
+        """Whether the time is too uncertain to compare: disturbed, or its 95 % interval is over 100 % of it."""
+        return self.disturbed
+
+    @property
     def check(self) -> str:
         """A table's verdict on a result with a time: `ok`, `predicted`, or the disturbance."""
         return str(self.scheduling) if self.disturbed else self.usual.value
@@ -140,11 +145,6 @@ class Timed(CaseResult, frozen=True):
     def band(self) -> tuple[float, float]:
         """Lower and upper bound in seconds; NaN if unknown."""
         raise NotImplementedError
-
-    @property
-    def unsure(self) -> bool:
-        """Whether the time is too uncertain to compare: disturbed, or its 95 % interval is over 100 % of it."""
-        return self.disturbed
 
     @property
     def algbw(self) -> float:

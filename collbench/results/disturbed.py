@@ -14,8 +14,6 @@ from collbench.results.facts import Outcome
 DISTURBED_SHARE = 0.25
 """Share of samples with a rank off its core at which a result counts as disturbed."""
 
-_FEWEST, _LATEST = 9, 30  # rows that decide about a warning before the end of the run
-
 
 class Scheduling(Record, frozen=True):
     """The scheduling of CPU ranks during a result's samples.
@@ -100,13 +98,6 @@ def disturbed_count_in_words(disturbed: int, rows: int, others: str = "", helps:
         f"{disturbed} of {rows} measurements {was} disturbed by other programs{others} and {are} left out of "
         f"comparisons. {helps} and run again."
     )
-
-
-def disturbed_early(rows: Sequence[Row]) -> str:
-    """Return a warning if a third of the latest rows of an unfinished run are disturbed, else ""."""
-    timed = [row for row in rows[-_LATEST:] if row.outcome is not Outcome.SKIPPED]
-    early = len(timed) >= _FEWEST and 3 * sum(row.disturbed for row in timed) >= len(timed)
-    return f"lately {disturbed_in_words(timed)} Ctrl-C ends this run." if early else ""
 
 
 def all_disturbed(rows: Iterable[Row]) -> str:
