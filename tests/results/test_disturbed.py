@@ -98,10 +98,10 @@ def test_a_row_says_that_it_is_disturbed_and_the_last_line_what_to_do() -> None:
 
 def test_a_busy_machine_is_named_early(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LiveTable, "add", lambda table, result: click.echo("row", err=True))
-    kinds = {".": measurement(), "~": slow(), "?": wide(), "-": Skipped(case(), "nccl", "gpu", "no GPU")}
-    early = {"~..?..~..~": [9], "-~..~..~...": [10], 60 * "." + 15 * "~": [70], "~~~.....": [], "~..~.....": []}
+    kinds = measurement(), slow(), wide(), measurement(seconds=()), Skipped(case(), "nccl", "gpu", "no GPU")
+    early = {"~..?..~..~": [9], "-~..~..~...": [10], 60 * "." + 15 * "~": [70], "~~~.....": [], "~..~!....": []}
     for (rows, after), quiet in product(early.items(), (False, True)):
-        ranks = Predicted(TopologyPart(), [kinds[row] for row in rows])
+        ranks = Predicted(TopologyPart(), [kinds[".~?!-".index(row)] for row in rows])
         run_session(Session(ranks, Sweep(), None, None), LiveTable(), quiet=quiet)
         said = [line for line in capsys.readouterr().err.splitlines() if line == "row" or "Ctrl-C" in line]
         assert [place for place, line in enumerate(said) if line != "row"] == ([] if quiet else after)
