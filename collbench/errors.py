@@ -88,8 +88,6 @@ class StartFailed(CaseFailed):
 class Unsupported(CollbenchError):
     """An implementation cannot do a case; its row says `skipped` with this reason."""
 
-    exit_status = BAD
-
 
 def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
     """Return the error for an unknown name: it lists the choices, and suggests similar names."""

@@ -182,11 +182,9 @@ def library_of(results: Iterable[Result | Timed], libraries: Sequence[str], like
     The fastest of the first kind of library with a time counts (`mpi`, `mpi@openmpi`).  The later of two
     measurements of a case counts.
     """
-    same = {}
-    for row in timed(results):
-        of_library = family(row.implementation) in libraries and row.case == like.case
-        if of_library and isinstance(row, Prediction) == isinstance(like, Prediction):
-            same[row.implementation] = row
+    # Only the few rows of the case are judged, since an interval takes a sort.
+    alike = (row for row in results if row.case == like.case and family(row.implementation) in libraries)
+    same = {row.implementation: row for row in timed(alike) if row.predicted == like.predicted}
     return min(same.values(), key=lambda row: (libraries.index(family(row.implementation)), row.typical), default=None)
 
 
@@ -229,10 +227,10 @@ def rivals(results: Iterable[Result]) -> list[Timed]:
     return [result for result in every if _exact(result)] or every
 
 
-def disturbed_rivals(results: Iterable[Result]) -> list[Observed]:
-    """Return the disturbed results that might be the fastest; their times are upper bounds."""
-    disturbed = (row for row in results if isinstance(row, Observed) and row.right and row.disturbed)
-    return [row for row in disturbed if row.case.nbytes and not row.case.work and _exact(row)]
+def unsure_rivals(results: Iterable[Result]) -> list[Observed]:
+    """Return the uncertain results that might be the fastest, mostly disturbed ones, whose times are upper bounds."""
+    unsure = (row for row in results if isinstance(row, Observed) and row.right and row.unsure)
+    return [row for row in unsure if row.case.nbytes and not row.case.work and _exact(row)]
 
 
 def _exact(result: Timed) -> bool:
@@ -318,14 +316,14 @@ class Range(NamedTuple):
 MOST_NAMED = 3  # implementations
 
 
-def winners(results: Sequence[Result | Timed], disturbed: Sequence[Timed] = ()) -> list[tuple[Case, list[Range]]]:
+def winners(results: Sequence[Result | Timed], unsure: Sequence[Timed] = ()) -> list[tuple[Case, list[Range]]]:
     """Return the ranges of sizes with their possibly fastest implementations, for each kind of case."""
     every: list[tuple[Case, list[Range]]] = []
     for rows in by_key(timed(results), lambda row: row.case.kind).values():
         ranges: list[Range] = []
         for size, of_size in sorted(by_key(rows, lambda row: row.case.nbytes).items()):
             first, *rest = _unbeaten(of_size)
-            rest += [row for row in disturbed if row.case == first.case and row.typical < first.typical]
+            rest += [row for row in unsure if row.case == first.case and row.typical < first.typical]
             names = tuple(dict.fromkeys(row.implementation for row in (first, *rest)))
             if ranges and set(ranges[-1].names) == set(names):
                 ranges[-1] = ranges[-1]._replace(last=size)

@@ -61,9 +61,9 @@ class Compared(NamedTuple):
 
     @property
     def ratio(self) -> str:
-        """The library's time over this row's time; empty for the library itself and for a disturbed row."""
+        """The library's time over this row's time; empty for the library itself and for an unsure row."""
         result, library = self.result, self.library
-        if not library or library is result or result.disturbed:
+        if not library or library is result or result.unsure:
             return ""
         speedup = library.typical / result.typical
         count = max(2, digits(math.hypot(_halfwidth(result) or 0, _halfwidth(library) or 0)))

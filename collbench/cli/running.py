@@ -11,18 +11,20 @@ from typing import Any, TextIO
 import click
 
 from collbench.cli._process import obeys
-from collbench.cli.options import STANDARD, print_answer, print_basis, try_output, write_text
+from collbench.cli.options import STANDARD, given, print_answer, print_basis, try_output, write_text
 from collbench.cli.progress import LiveTable, waiting
 from collbench.errors import StorageError, UsageError
 from collbench.host import signals
 from collbench.host.launcher import launched
 from collbench.measure.session import PairedSession, Session, all_skipped, exit_status
 from collbench.present.notices import RANKS, announced_if_slow
+from collbench.results import Outcome, Result
 from collbench.results.disturbed import disturbed_in_words
 from collbench.runfile.schema import to_line
-from collbench.units import counted
+from collbench.units import counted, format_size
 
 FIRST = "waiting for the first row: kernels are compiled once, then checked"
+_FEWEST, _LATEST = 9, 30  # rows that decide about a warning before the end of a run
 
 
 def refuse_launcher(command: str) -> None:
@@ -62,15 +64,30 @@ def run_session(
             with waiting("" if quiet or first.modelled else FIRST) as tell:
                 results = session.run(tell) if isinstance(session, Session) else session.pairs(tell)
                 begun = list(islice(results, 1))
+            warned = quiet or not first.leader
             for result in chain(begun, results):
                 if first.leader:
                     table.add(result)
+                if not warned and (warning := _busy(first.results)):
+                    warned = True
+                    table.close()
+                    click.echo(warning, err=True)
         if first.leader and all_skipped(first.results):
             click.echo("no row has a time: all are skipped, for the reasons shown", err=True)
     except KeyboardInterrupt as cause:
         click.echo(f"\ninterrupted: {_what_is_left(parts)}", err=True)
         return signals.status(cause)
     return 0
+
+
+def _busy(results: Sequence[Result]) -> str:
+    """Return a warning if at least a third of the latest rows are unsure, else ""."""
+    timed = [row for row in results[-_LATEST:] if row.outcome is not Outcome.SKIPPED]
+    unsure = sum(row.unsure for row in timed)
+    if len(timed) < _FEWEST or 3 * unsure < len(timed):
+        return ""
+    count = f"{unsure} of the last {len(timed)} rows are disturbed by other programs or uncertain by more than 100 %"
+    return f"{count}: end other programs, or stop with Ctrl-C and run later"
 
 
 def _what_is_left(sessions: Sequence[Session]) -> str:
@@ -90,6 +107,9 @@ def _about(session: Session) -> list[str]:
         lines.append(f"ranks: {', '.join(placed)}")
     if unseen := session.header.topology.unseen:
         lines.append(f"note: {unseen}")
+    requested = session.sweep.requested
+    if requested and "maxbytes" in given() and (last := requested.sizes[-1]) < requested.last:
+        lines.append(f"sizes: the last is {format_size(last)}; the next step exceeds {format_size(requested.last)}")
     if rounded := session.sweep.rounded():
         lines.append(f"sizes: {rounded}")
     return lines
@@ -149,9 +169,7 @@ def draw_plots(session: Session) -> None:
     try:
         pictures = draw([run], path.parent, ("png",))
     except OSError as error:
-        remedy = "the run file was deleted after the run"
-        if path.exists():
-            remedy = f"all that was measured is in {path}"
+        remedy = f"all rows are in {path}" if path.exists() else "the run file was deleted after the run"
         raise StorageError(f"cannot draw into {path.parent}: {error.strerror or error}; {remedy}") from None
     for picture in pictures:
         click.echo(f"plot: {picture}")

@@ -30,6 +30,7 @@ from collbench.present.terminal import Table, left_out_in_words, lines
 from collbench.requests.sessions import predicting_session
 from collbench.requests.sweeps import SweepRequest, default_folder, find_system, folder_name
 from collbench.results import Measurement, Result, family, timed
+from collbench.results.base import WIDEST
 from collbench.results.disturbed import disturbed_in_words
 from collbench.topology.system import System, launched_in_graph
 from collbench.units import counted, format_list, printable
@@ -125,7 +126,7 @@ def findings(results: Sequence[Result], expected: bool = False) -> Iterator[str]
     Handicaps of libraries on shared GPUs come last, then a hint at registered buffers.
     """
     compared = crossover.rivals(results)
-    ranges = {case.kind: winning for case, winning in crossover.winners(compared, crossover.disturbed_rivals(results))}
+    ranges = {case.kind: winning for case, winning in crossover.winners(compared, crossover.unsure_rivals(results))}
     best = crossover.best_of(crossover.contests(compared, references()))
     kinds = dict.fromkeys(result.case.kind for result in results)
     for kind in kinds:
@@ -152,12 +153,14 @@ def noise(results: Sequence[Result], watch: MachineWatch) -> str:
     """Return a line on uncertain rows, with the likeliest reason and remedies; empty if there are none."""
     rows = [row for row in results if isinstance(row, Measurement) and row.right and not row.disturbed]
     few = sum(len(row.times) < FEWEST for row in rows)
-    wide = sum(WIDE < row.relative_halfwidth < math.inf for row in rows)
+    wide, unsure = sum(WIDE < row.relative_halfwidth < math.inf for row in rows), sum(row.unsure for row in rows)
     if not few and not wide:
         return ""
     counts = []
     if wide:
         counts.append(f"{wide} of {counted(len(rows), 'row')} uncertain by more than {100 * WIDE:.0f} %")
+    if unsure:
+        counts.append(f"{unsure} by more than {100 * WIDEST:.0f} % and left out of comparisons")
     if few:
         counts.append(f"{few} of {counted(len(rows), 'row')} without an interval: fewer than {FEWEST} samples")
     kinds = {row.platform for row in rows}

@@ -9,9 +9,12 @@ import math
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache
+from itertools import chain, groupby
 from typing import Any, NamedTuple
 
-from collbench.analysis.crossover import disturbed_rivals, rivals, winners
+import numpy as np
+
+from collbench.analysis.crossover import rivals, unsure_rivals, winners
 from collbench.plots.axes import Artist, heading, panel_grid, place_legend, size_axis, value_axis, wrapped
 from collbench.plots.kinds import PLAIN, Kind, Named, PlotRequest, Say
 from collbench.plots.panels import (
@@ -34,6 +37,7 @@ from collbench.runfile.store import Run
 
 _NEUTRAL = "#505050"  # of lines in the legend if colours are topologies
 _WIDTH = 21  # letters in a line of the legend
+_WIDEST = 2.0  # factor from a point to the most distant end of its measured band
 
 
 class PanelCurves(NamedTuple):
@@ -41,8 +45,16 @@ class PanelCurves(NamedTuple):
 
     panel: Panel
     view: View
-    lines: dict[PlotLine, list[Drawn]]  # results with a value, by size
+    lines: dict[PlotLine, list[Drawn]]  # by size, with a value or, where the line breaks, with NaN
     bound: Limit | None
+
+    def value(self, result: Drawn) -> float:
+        """Return the value of a point."""
+        return self.view.middle(self.panel, result)
+
+    def sure(self, result: Drawn) -> float:
+        """Return the value of a point that its line passes; NaN for an uncertain time."""
+        return math.nan if result.unsure else self.value(result)
 
 
 Cell = list[PanelCurves]
@@ -90,10 +102,12 @@ def _of_row(
 
 def _curves(panel: Panel, view: View) -> PanelCurves:
     lines: dict[PlotLine, list[Drawn]] = {}
-    for (line, _), result in sorted(panel.points.items()):
-        if math.isfinite(view.middle(panel, result)):
+    unsure = {row.case.nbytes for row in panel.libraries if row.unsure}
+    for (line, size), result in sorted(panel.points.items()):
+        if math.isfinite(view.middle(panel, result)) or result.unsure or size in unsure:
             lines.setdefault(line, []).append(result)
-    return PanelCurves(panel, view, lines, limit(panel, view))
+    known = {line: rows for line, rows in lines.items() if any(math.isfinite(view.middle(panel, row)) for row in rows)}
+    return PanelCurves(panel, view, known, limit(panel, view))
 
 
 def _looks(lines: Iterable[PlotLine]) -> dict[PlotLine, Look]:
@@ -148,13 +162,14 @@ def _figure(combination: Combination, cells: Sequence[Cell], known: dict[PlotLin
 
         # The legend comes first, and leaves its room to the panels.
         room = place_legend(figure, _legend_entries(every, known, plot_style), plot_style)
-        shared = _comparable(cells)
+        shared = all(cell[0].view == cells[0][0].view for cell in cells)
         grid = panel_grid(figure, len(cells), columns, sharex=True, sharey=shared)
         letters = plot_style.letters(room, columns, shared)
         several_bounds = len([curves for curves in every if curves.bound]) > 1  # the legend has a single value
         for axes, cell in zip(grid, cells, strict=True):
             for curves in cell:
                 _draw(axes, curves, known, several_bounds, plot_style)
+            _follow_medians(axes, cell)
             if (level := cell[0].view.level) is not None:
                 axes.axhline(level, color="#808080", linewidth=plot_style.lines, zorder=1)
             axes.set_title(_title(cell, cells, letters))
@@ -165,6 +180,7 @@ def _figure(combination: Combination, cells: Sequence[Cell], known: dict[PlotLin
             if number + columns >= len(cells):  # the lowest panel of each column
                 axes.set_xlabel("message size")
                 axes.tick_params(labelbottom=True)
+            _mark_outside(axes)
         _value_labels(figure, cells, columns, plot_style)
         if plot_style.title:
             heading(figure, _heading(combination, every, letters_of(room, plot_style.title)))
@@ -187,7 +203,7 @@ def fastest(panel: Panel) -> str:
     compared = rivals(row for row in panel.results if not isinstance(row, Prediction))
     if len({row.implementation for row in compared}) < 2:
         return ""
-    ((_, ranges),) = winners(compared, disturbed_rivals(panel.results))
+    ((_, ranges),) = winners(compared, unsure_rivals(panel.results))
     sure = [span for span in ranges if len(span.names) == 1]
     longest = sorted(sure, key=lambda span: span.first / span.last)[:2]
     return f"fastest: {', '.join(map(str, sorted(longest)))}" if longest else ""
@@ -199,27 +215,60 @@ def _draw(axes: Axes, curves: PanelCurves, known: dict[PlotLine, Look], write_bo
     for line in (line for line in known if line in lines):
         look = known[line]._replace(color=panel.color or known[line].color)
         sizes = [result.case.nbytes for result in lines[line]]
-        middle = [view.middle(panel, result) for result in lines[line]]
-        if _has_band(look):
-            low, high = zip(*(view.band(panel, result) for result in lines[line]), strict=True)
-            if len(sizes) > 1:
-                # Wide bands of many predictions must not hide the lines.
-                several = len({other for other, _ in panel.points if other.predicted})
-                opacity = 0.4 / (3 + several) if line.predicted else 0.2
-                axes.fill_between(sizes, low, high, color=look.color, alpha=opacity, linewidth=0)
-            else:  # a band of one point has no area
-                axes.vlines(sizes, low, high, color=look.color, alpha=0.4, linewidth=4 * plot_style.lines)
+        for unbroken, neighbours in groupby(lines[line], lambda result: math.isfinite(curves.sure(result))):
+            if unbroken and _has_band(look):
+                _draw_band(axes, curves, list(neighbours), look, plot_style)
 
         front = 2.0 if look.linestyle else 2.1
         if look.color == MUTED:
             front = 1.9
+        middle = [curves.sure(result) for result in lines[line]]
         axes.plot(sizes, middle, label=_name(line, panel.predicted), zorder=front, **plot_style.drawn(look))
-        if unsure := [place for place, result in enumerate(lines[line]) if result.disturbed]:
-            hollow = plot_style.drawn(look) | {"linestyle": "", "markerfacecolor": "white"}
-            axes.plot(sizes, middle, zorder=front, gid="disturbed", markevery=unsure, **hollow)
+        if unsure := [result for result in lines[line] if result.unsure]:
+            hollow = look._replace(linestyle="", markerfacecolor="white" if look.linestyle else "none")
+            sizes, middle = [row.case.nbytes for row in unsure], [curves.value(row) for row in unsure]
+            axes.plot(sizes, middle, zorder=front, gid="unsure", **plot_style.drawn(hollow))
     if bound:
         words = view.tick(bound.last) if write_bound and not panel.color else ""
         _draw_bound(axes, bound, words, panel.color or GREY, plot_style)
+
+
+def _draw_band(axes: Axes, curves: PanelCurves, results: Sequence[Drawn], look: Look, plot_style: Style) -> None:
+    """Draw the band of neighbouring points; an arrow marks a measured end that is cut off."""
+    sizes, middle = [result.case.nbytes for result in results], np.array([curves.value(row) for row in results])
+    ends = np.sort([curves.view.band(curves.panel, result) for result in results]).T
+    (low, high), opacity = np.clip(ends, middle / _WIDEST, middle * _WIDEST), 0.2
+    if results[0].predicted:  # wide bands of many predictions must not hide the lines
+        (low, high), opacity = ends, 0.4 / (3 + len({line for line, _ in curves.panel.points if line.predicted}))
+    if len(sizes) > 1:
+        axes.fill_between(sizes, low, high, color=look.color, alpha=opacity, linewidth=0)
+    else:  # a band of one point has no area
+        axes.vlines(sizes, low, high, color=look.color, alpha=0.4, linewidth=4 * plot_style.lines)
+    for marker, shown, cut in (("v", low, ends[0] < low), ("^", high, ends[1] > high)):
+        if cut.any():
+            axes.plot(np.array(sizes)[cut], shown[cut], marker, color=look.color, markersize=4, gid="cut")
+
+
+def _follow_medians(axes: Axes, cell: Cell) -> None:
+    """Fit the y axis to lines, bounds and predictions: measured bands and uncertain times may be far away."""
+    values = []
+    for curves in cell:
+        for row in chain.from_iterable(curves.lines.values()):
+            values += [curves.sure(row), *(curves.view.band(curves.panel, row) if row.predicted else ())]
+        values += curves.bound.values.values() if curves.bound else ()
+    if known := [value for value in values if math.isfinite(value)]:
+        axes.dataLim.intervaly = min(known), max(known)
+
+
+def _mark_outside(axes: Axes) -> None:
+    """Mark uncertain times outside of the axis with an arrow at its edge."""
+    low, high = axes.set_ylim(axes.get_ylim())
+    for line in [line for line in axes.lines if line.get_gid() == "unsure"]:
+        sizes, values = map(np.asarray, line.get_data())
+        for marker, edge, outside in (("v", low, values < low), ("^", high, values > high)):
+            if outside.any():
+                edges, color = [edge] * outside.sum(), line.get_color()
+                axes.plot(sizes[outside], edges, marker, color=color, mfc="white", clip_on=False, gid="outside")
 
 
 def _name(line: PlotLine, everything_predicted: bool) -> str:
@@ -271,22 +320,6 @@ def _value_labels(figure: Figure, cells: Sequence[Cell], columns: int, plot_styl
             axes.set_ylabel(words)
 
 
-def _comparable(cells: Sequence[Cell]) -> bool:
-    """Return whether one y axis suits all panels; on a linear one, much slower topologies would be invisible."""
-    view = cells[0][0].view
-    if any(cell[0].view != view for cell in cells):
-        return False
-    if view.scale == "log" or view.level is not None:
-        return True
-    peaks = []
-    for cell in cells:
-        values: list[float] = []
-        for curves in cell:
-            values += [view.middle(curves.panel, row) for row in curves.panel.results]
-        peaks.append(max(values))
-    return max(peaks) < 4 * min(peaks)
-
-
 def _title(cell: Cell, cells: Sequence[Cell], width: int) -> str:
     """Return a panel's title: topology and remarks; empty for the companion view."""
     first, view = cell[0].panel, cell[0].view
@@ -330,13 +363,10 @@ def _legend_entries(every: Sequence[PanelCurves], known: dict[PlotLine, Look], p
     for name, value in words.items():
         label = textwrap.fill(f"{name}{value}", _WIDTH)
         entries.append(Line2D([], [], color=GREY, linestyle=":", linewidth=1.5, label=label))
-    drawn: list[Drawn] = []
-    for curves in every:
-        for rows in curves.lines.values():
-            drawn += rows
-    if any(row.disturbed for row in drawn):
+    drawn = [(curves, row) for curves in every for rows in curves.lines.values() for row in rows]
+    if any(row.unsure and math.isfinite(curves.value(row)) for curves, row in drawn):
         hollow: dict[str, Any] = {"color": _NEUTRAL, "marker": "o", "linestyle": "", "markerfacecolor": "white"}
-        entries.append(Line2D([], [], label="hollow: disturbed", **hollow))
+        entries.append(Line2D([], [], label=textwrap.fill("hollow: disturbed or uncertain", _WIDTH), **hollow))
     for predicted, alpha in ((False, 0.3), (True, 0.15)):
         if label := _band_name(every, known, predicted):
             entries.append(Patch(color="#808080", alpha=alpha, linewidth=0, label=label))
@@ -346,9 +376,10 @@ def _legend_entries(every: Sequence[PanelCurves], known: dict[PlotLine, Look], p
 def _ordered(every: Sequence[PanelCurves], known: dict[PlotLine, Look]) -> list[PlotLine]:
     """Return the drawn lines in the order of their right ends, the topmost first, then grey lines, then marks."""
     ends: dict[PlotLine, list[tuple[int, float]]] = {}
-    for panel, view, lines, _ in every:
-        for line, results in lines.items():
-            ends.setdefault(line, []).append((results[-1].case.nbytes, view.middle(panel, results[-1])))
+    for curves in every:
+        for line, results in curves.lines.items():
+            *_, last = [row for row in results if math.isfinite(curves.sure(row))] or results
+            ends.setdefault(line, []).append((last.case.nbytes, curves.value(last)))
     largest = max((size for places in ends.values() for size, _ in places), default=0)
 
     def place(line: PlotLine) -> tuple[bool, bool, bool, float]:

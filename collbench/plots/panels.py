@@ -113,11 +113,11 @@ class Panel:
     def library(self, result: Drawn) -> Timed | None:
         """Return the first library's time for the same case, predicted if the result is predicted.
 
-        None for the library's own result, for a disturbed one, and if there is no library.
+        None for the library's own result, for an unsure one, and if there is no library.
         """
         alike = (library for library in self.libraries if library.case.nbytes == result.case.nbytes)
         library = library_of(alike, libraries(), result)
-        return None if result.disturbed or (library and library.implementation == result.implementation) else library
+        return None if result.unsure or (library and library.implementation == result.implementation) else library
 
 
 def line_of(result: Drawn) -> PlotLine:
@@ -289,12 +289,12 @@ def coloured(row: Sequence[Panel], most: int = COLOURED) -> set[PlotLine]:
     for panel in row:
         fastest: dict[tuple[bool, int], float] = {}
         for (line, size), result in panel.points.items():
-            if not result.note.picked:
+            if not (result.note.picked or result.unsure):
                 key = line.predicted, size
                 fastest[key] = min(result.typical, fastest.get(key, math.inf))
         for (line, size), result in panel.points.items():
             of_line, least = ratios.setdefault(line.measured, []), fastest.get((line.predicted, size))
-            if least is not None and result.typical > 0:
+            if least is not None and result.typical > 0 and not result.unsure:
                 of_line.append(max(1.0, result.typical / least))
     marks = {line for line in ratios if only_marks(row, line)}
 

@@ -29,12 +29,12 @@ def by_key(values: Iterable[Value], key: Callable[[Value], Key]) -> dict[Key, li
     return groups
 
 
-def timed(results: Iterable[Result | Timed]) -> Iterator[Timed]:
-    """Yield collectives with a valid time: measured or reported, right and undisturbed, or predicted. No work."""
+def timed(results: Iterable[Result | Timed], unsure: bool = False) -> Iterator[Timed]:
+    """Yield collectives with a valid time: measured or reported, right and (or not) sure, or predicted. No work."""
     for result in results:
         if not isinstance(result, Timed) or result.case.work:
             continue
-        if isinstance(result, Prediction) or (result.right and not result.disturbed):
+        if isinstance(result, Prediction) or (result.right and (unsure or not result.unsure)):
             yield result
 
 

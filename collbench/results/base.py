@@ -12,6 +12,8 @@ from collbench.results.disturbed import Scheduling
 from collbench.results.facts import NO_NOTE, CheckFailure, Note, Outcome, labelled
 from collbench.units import FASTEST, SLOWEST, counted, format_size
 
+WIDEST = 1.0  # relative half-width of the 95 % interval above which a time is shown, but not compared
+
 
 class Answers(Shown):
     """The common interface of all kinds of result; a kind overrides some members, often by a field."""
@@ -105,6 +107,11 @@ class CaseResult(_Facts, frozen=True):
         return bool(self.scheduling and self.scheduling.disturbed)
 
     @property
+    def unsure(self) -> bool:
+        """Whether the time is too uncertain to compare: disturbed, or its 95 % interval is over 100 % of it."""
+        return self.disturbed
+
+    @property
     def check(self) -> str:
         """A table's verdict on a result with a time: `ok`, `predicted`, or the disturbance."""
         return str(self.scheduling) if self.disturbed else self.usual.value
@@ -172,6 +179,11 @@ class Observed(Timed, frozen=True):
         """Half the 95 % interval of the median, over the median."""
         low, high = self.interval
         return (high - low) / 2 / self.typical
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the time is too uncertain to compare; without an interval it counts as known."""
+        return self.disturbed or (self.right and WIDEST < self.relative_halfwidth < math.inf)
 
     @property
     def typical(self) -> float:

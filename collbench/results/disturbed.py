@@ -92,11 +92,11 @@ def disturbed_in_words(rows: Sequence[Row]) -> str:
 
 
 def disturbed_count_in_words(disturbed: int, rows: int, others: str = "", helps: str = "Close them") -> str:
-    """Return how many rows other programs (and these *others*) disturbed, with advice."""
+    """Return how many measurements other programs (and these *others*) disturbed, with advice."""
     was, are = ("was", "is") if disturbed == 1 else ("were", "are")
     return (
-        f"{disturbed} of {rows} rows {was} disturbed by other programs{others} and {are} left out of comparisons. "
-        f"{helps} and run again."
+        f"{disturbed} of {rows} measurements {was} disturbed by other programs{others} and {are} left out of "
+        f"comparisons. {helps} and run again."
     )
 
 

@@ -201,7 +201,7 @@ class Writer:
             self._lines.append(line)
             if reason := self._gone() or self._failure(line):
                 rescued = _keep(self._lines, self.path.parent)
-                where = f"all that was measured is in {rescued}" if rescued else "earlier rows are in the file itself"
+                where = f"all rows are in {rescued}" if rescued else "earlier rows are in the file itself"
                 raise StorageError(f"cannot write to {self.path}: {reason}; {where}")
 
     def _gone(self) -> str | None:

@@ -91,6 +91,8 @@ def test_noise_is_one_line_with_counts_and_what_helps_where_that_ran(tmp_path: P
         told = noise([replace(row, platform=platform) for row in (sharp, blurred)], watch)
         assert told.startswith("noise: 1 of 2 rows uncertain by more than 10 %; ")
         assert f"helps: {helps}" in told
+    told = noise([sharp, blurred, measurement("ring", (1.0, 3.0, 9.0) * 5)], watch)
+    assert told.startswith("noise: 2 of 3 rows uncertain by more than 10 %, 1 by more than 100 % and left out of ")
     busy = MachineWatch(machine(tmp_path / "busy", proc__loadavg="64.0 64.0 64.0 9/200 12\n"))
     assert "load 64.0" in noise([blurred], busy)
     few = noise([measurement("mpi", (1.0,) * 5)], watch)

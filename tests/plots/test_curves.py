@@ -1,7 +1,9 @@
 """Curves over message sizes: panels, lines, bands, scales, colours and files, read back from the figures."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import pytest
@@ -208,10 +210,38 @@ def test_disturbed_points_are_hollow_and_neither_ranked_nor_compared() -> None:
     rows = [*sweep("mpi"), *(replace(row, scheduling=Scheduling(off_core=0.9)) for row in fast)]
     figure = drawn("latency", run(*rows, platform="cpu"))
     assert "fastest" not in figure.get_suptitle()
-    (hollow,) = (line for line in figure.axes[0].lines if line.get_gid() == "disturbed")
-    assert len(hollow.get_xdata()) == len(fast)
-    assert "hollow: disturbed" in labels(figure)
+    assert marks(figure, "unsure")[0] == list(SIZES)
+    assert "hollow: disturbed or\nuncertain" in labels(figure)
     assert not [name for name, _ in curves.figures([run(*rows, platform="cpu")], kinds.PlotRequest(["ratio"]))]
+
+
+@pytest.mark.parametrize("change", [{"scheduling": Scheduling(off_core=0.9)}, {"seconds": (1.0, 3.0, 9.0) * 9}])
+def test_lines_and_bands_break_at_uncertain_points_and_the_axis_leaves_them_out(change: dict[str, Any]) -> None:
+    broken = SIZES[5]
+    sure = [row for row in sweep("mpi", "ring-ll") if (row.implementation, row.case.nbytes) != ("mpi", broken)]
+    slow = replace(measured("mpi", case(broken)), **{"seconds": (3.0,) * 27} | change)
+    calm, figure = drawn("latency", run(*sure)), drawn("latency", run(*sure, slow))
+    (axes,) = figure.axes
+    sizes, times = lines(axes)["mpi"]
+    assert [size for size, seconds in zip(sizes, times, strict=True) if math.isnan(seconds)] == [broken]
+    assert [{size for size, _ in corners(band)} for band in bands(axes)] == [{*SIZES[:5]}, {*SIZES[6:]}, {*SIZES}]
+    assert axes.get_ylim() == pytest.approx(calm.axes[0].get_ylim())
+    assert marks(figure, "outside") == ([broken], [axes.get_ylim()[1]])
+    ratios = lines(drawn("ratio", run(*sure, slow)).axes[0])["ring-ll"][1]
+    assert [math.isnan(ratio) for ratio in ratios] == [size == broken for size in SIZES], "over an uncertain time"
+
+
+def test_bands_end_at_twice_and_half_with_an_arrow() -> None:
+    row = replace(measured("nccl", case(64)), seconds=(0.4, 0.4, 0.4, 1.0, 1.0, 1.0, 2.2, 2.2, 2.2))
+    for view, low, high in (("latency", 0.5, 2.0), ("bandwidth", row.busbw / 2, row.busbw * 2)):
+        figure = drawn(view, run(row, *sweep("nccl", sizes=SIZES[3:])))
+        assert sorted(y for x, y in corners(bands(figure.axes[0])[0]) if x == 64) == pytest.approx([low, high])
+        assert marks(figure, "cut")[1] == pytest.approx([low, high])
+
+
+def marks(figure: Figure, group: str) -> tuple[list[float], list[float]]:
+    found = [line for line in figure.axes[0].lines if line.get_gid() == group]
+    return [x for line in found for x in line.get_xdata()], [y for line in found for y in line.get_ydata()]
 
 
 def test_a_prediction_lies_over_what_was_measured_on_as_many_ranks() -> None:

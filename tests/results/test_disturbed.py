@@ -1,19 +1,27 @@
 """Whether ranks had their cores: what a row keeps of it, and what a disturbed row is left out of."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
+import click
 import pytest
 
 from collbench.analysis.compare import compare
-from collbench.analysis.crossover import contests, disturbed_rivals, library_of, rivals, winners
+from collbench.analysis.crossover import contests, library_of, rivals, unsure_rivals, winners
 from collbench.analysis.roofline import measured_roofline
+from collbench.cases import Sweep
+from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import Compared, row
+from collbench.cli.running import run_session
+from collbench.measure.predicted import Predicted
+from collbench.measure.session import Session
 from collbench.platforms.processes import SchedulingWatch
 from collbench.results import Explanation, Measurement, Outcome, Skipped, timed
 from collbench.results.disturbed import DISTURBED_SHARE, Scheduling, all_disturbed, disturbed_in_words
-from collbench.runfile.schema import Header, to_line, to_result
+from collbench.runfile.schema import Header, TopologyPart, to_line, to_result
 from collbench.runfile.store import Run
 from tests.conftest import case, measurement
 
@@ -76,22 +84,39 @@ def test_a_row_keeps_what_was_seen() -> None:
 def test_a_row_says_that_it_is_disturbed_and_the_last_line_what_to_do() -> None:
     assert "disturbed: ranks had to wait for a core in 50% of the samples" in row(slow(), None)
     bound = replace(slow(), scheduling=replace(DISTURBED, cores=((0,), (1,))))
-    assert disturbed_in_words([bound, measurement()]).startswith("1 of 2 rows was disturbed by other programs and is ")
+    assert disturbed_in_words([bound, measurement()]).startswith("1 of 2 measurements was disturbed by other programs ")
     told = disturbed_in_words([slow(), slow(), measurement()])
-    assert told.startswith("2 of 3 rows were disturbed by other programs or other ranks and are left out of")
+    assert told.startswith("2 of 3 measurements were disturbed by other programs or other ranks and are left out of")
     assert "leave out --bind none" in told
     assert disturbed_in_words([measurement()]) == ""
     skipped = Skipped(case(), "nccl", "gpu", "no GPU")
     assert all_disturbed([slow(), skipped])
     assert not all_disturbed([slow(), measurement()])
     assert not all_disturbed([skipped])
-    assert disturbed_in_words([slow(), skipped, measurement()]).startswith("1 of 2 rows was disturbed")
+    assert disturbed_in_words([slow(), skipped, measurement()]).startswith("1 of 2 measurements was disturbed")
 
 
-def test_a_disturbed_row_is_in_no_contest() -> None:
+def test_a_busy_machine_is_named_early(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LiveTable, "add", lambda table, result: click.echo("row", err=True))
+    kinds = measurement(), slow(), wide(), measurement(seconds=()), Skipped(case(), "nccl", "gpu", "no GPU")
+    early = {"~..?..~..~": [9], "-~..~..~...": [10], 60 * "." + 15 * "~": [70], "~~~.....": [], "~..~!....": []}
+    for (rows, after), quiet in product(early.items(), (False, True)):
+        ranks = Predicted(TopologyPart(), [kinds[".~?!-".index(row)] for row in rows])
+        run_session(Session(ranks, Sweep(), None, None), LiveTable(), quiet=quiet)
+        said = [line for line in capsys.readouterr().err.splitlines() if line == "row" or "Ctrl-C" in line]
+        assert [place for place, line in enumerate(said) if line != "row"] == ([] if quiet else after)
+
+
+def wide(implementation: str = "mpi", nbytes: int = 1024, half: float = 1.02) -> Measurement:
+    """A right row of 1 us; *half* is half of its 95 % interval over the median."""
+    return measurement(implementation, (1e-7, 1e-6, 1e-7 + 2e-6 * half) * 9, nbytes=nbytes)
+
+
+@pytest.mark.parametrize("unsure", [slow, wide])
+def test_an_unsure_row_is_in_no_contest(unsure: Callable[..., Measurement]) -> None:
     sizes = (8, 1024)
-    good = [measurement("two-shot", (1e-6,) * 7, nbytes=nbytes) for nbytes in sizes]
-    results = [*good, *(slow(nbytes=nbytes) for nbytes in sizes)]
+    good = [measurement("two-shot", (1e-7,) * 7, nbytes=nbytes) for nbytes in sizes]
+    results = [*good, *(unsure(nbytes=nbytes) for nbytes in sizes)]
     assert list(timed(results)) == good
     assert rivals(results) == good
     assert contests(rivals(results), ["mpi"]) == []
@@ -99,20 +124,22 @@ def test_a_disturbed_row_is_in_no_contest() -> None:
     assert library_of(results, ["mpi"], good[0]) is None
 
 
-def test_where_a_disturbed_row_was_faster_nobody_is_surely_the_fastest() -> None:
-    good = [measurement("two-shot", (1e-6,) * 7, nbytes=nbytes) for nbytes in (8, 1024)]
+def test_where_an_unsure_row_was_faster_nobody_is_surely_the_fastest() -> None:
+    good = [measurement("two-shot", (1.1e-6,) * 7, nbytes=nbytes) for nbytes in (8, 1024)]
     fast = replace(measurement("ring-flags", (0.5e-6,) * 7, nbytes=1024), scheduling=DISTURBED)
-    for row_of_another, names in ((fast, ("two-shot", "ring-flags")), (slow(), ("two-shot",))):
+    both = ("two-shot", "ring-flags")
+    for row_of_another, names in ((fast, both), (wide("ring-flags"), both), (slow(), ("two-shot",))):
         results = [*good, row_of_another]
-        ((_, ranges),) = winners(rivals(results), disturbed_rivals(results))
+        ((_, ranges),) = winners(rivals(results), unsure_rivals(results))
         assert ranges[-1].names == names
         assert ranges[0].names == ("two-shot",)
 
 
-def test_a_disturbed_row_is_not_compared_in_the_table() -> None:
-    mine = replace(measurement("two-shot"), scheduling=DISTURBED)
-    assert not Compared(mine, measurement("mpi")).ratio
-    assert Compared(measurement("two-shot"), measurement("mpi")).ratio
+def test_an_unsure_row_is_not_compared_in_the_table() -> None:
+    unsure = replace(measurement("two-shot"), scheduling=DISTURBED), wide("two-shot")
+    assert not any(Compared(mine, measurement("mpi")).ratio for mine in unsure)
+    for mine in (measurement("two-shot"), wide("two-shot", half=0.98), measurement("two-shot", (1e-6, 9e-6))):
+        assert Compared(mine, measurement("mpi")).ratio, "an interval up to 100 %, or none"
 
 
 def test_a_disturbed_row_sets_no_bound() -> None:

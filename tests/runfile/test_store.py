@@ -241,7 +241,7 @@ def storing(folder: Path) -> Writer:
 
 
 def kept(error: StorageError) -> tuple[Result, ...]:
-    place = Path(str(error).partition("all that was measured is in ")[2])
+    place = Path(str(error).partition("all rows are in ")[2])
     assert place.name == NAME
     return read(place).results
 
@@ -257,9 +257,7 @@ def test_a_full_disk_leaves_whole_lines_and_all_rows_elsewhere(tmp_path: Path, m
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", half)
-        with pytest.raises(
-            StorageError, match=r"run\.jsonl: No space left on device; all that was measured is in"
-        ) as full:
+        with pytest.raises(StorageError, match=r"run\.jsonl: No space left on device; all rows are in") as full:
             writer.append(RESULTS[0])
         writer.close()
     assert writer.path.read_bytes() == before

@@ -75,7 +75,7 @@ _OPTIONS = [
     RUNS,
     out_option(
         "Folder for the figures, or a file for a single one: NAME.png, NAME.svg, NAME.pdf.  [default: folder of the "
-        "first run]",
+        "run; ./figures for several]",
         "FOLDER|FILE",
     ),
     *options_of(DrawRequest),
@@ -94,7 +94,8 @@ def command(runs: tuple[Path, ...], out: Path | None, **options: Any) -> None:
     end in -2.
     """
     if not out:
-        out = runs[0] if runs[0].is_dir() else runs[0].parent
+        alone = runs[0] if runs[0].is_dir() else runs[0].parent
+        out = Path("figures") if len(runs) > 1 else alone  # a run's folder has pictures of this run alone
     for figure in plot(runs, out, **options, say=lambda reason: click.echo(reason, err=True)):
         click.echo(figure)
 

@@ -148,7 +148,7 @@ def _numbers(run: SafeRun, result: Timed, library: Timed | None) -> tuple[str, .
         *spread,
         format_rate(result.algbw) if sized else "",
         format_rate(result.busbw) if sized and not shared else "",
-        f"{library.typical / result.typical:.3g}x" if library and library is not result else "",
+        f"{library.typical / result.typical:.3g}x" if library and library is not result and not result.unsure else "",
     )
 
 
@@ -198,7 +198,7 @@ def data_block(value: Any) -> Markup:
 
 def _lines(run: SafeRun) -> Iterator[Line]:
     """Yield each implementation's results of a kind of case by size; a later result replaces an earlier one."""
-    rows = (row for row in timed(run.run.results) if row.case.nbytes)
+    rows = (row for row in timed(run.run.results, unsure=True) if row.case.nbytes)
     curves = by_key(rows, lambda row: (row.case.kind, row.implementation, row.predicted))
     for (kind, _, _), curve in curves.items():
         sizes = {row.case.nbytes: row for row in curve}
@@ -240,6 +240,7 @@ def _line(run: Run, rows: Sequence[Timed], earlier: int, look: Look) -> dict[str
         "factor": 0 if share_a_device(run, seen) else first.case.collective.bus_factor(first.case.ranks),
         "sizes": [row.case.nbytes for row in rows],
         "seconds": [_short(row.typical) for row in rows],
+        "unsure": [place for place, row in enumerate(rows) if row.unsure],
         "low": [_short(low) for low, _ in bands],
         "high": [_short(high) for _, high in bands],
         "checks": texts,

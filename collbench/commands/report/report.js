@@ -4,7 +4,7 @@
   const $ = (id) => document.getElementById(id);
   const root = document.documentElement;
 
-  const { size, digits, time, plain, VIEWS, span, powers, decades } = collbench;
+  const { size, digits, time, plain, lost, VIEWS, span, powers, decades } = collbench;
 
   // ---- shown lines ----
   const logy = Object.fromEntries(Object.entries(VIEWS).map(([name, view]) => [name, view.log]));
@@ -29,6 +29,9 @@
   const visible = () => lines.filter((line) => !hidden.has(line.id));
   const drawable = (line, i) => VIEWS[view].at(line, i, bus)[0] > 0;
   const points = (line) => line.sizes.map((_, i) => i).filter((i) => drawable(line, i));
+
+  // Whether the line has a gap at a point, since its time or, as a ratio, that of the library is uncertain.
+  const gap = (line, i) => lost(line, i) || (view === "ratio" && line.library && lost(line.library, line.library.sizes.indexOf(line.sizes[i])));
 
   function words(line, i) {
     const [middle, low, high] = VIEWS[view].at(line, i, bus), write = VIEWS[view].write;
@@ -58,22 +61,34 @@
   function traces() {
     const bands = [], curves = [];
     for (const line of visible()) {
-      const places = points(line), color = line[shade()], x = places.map((i) => line.sizes[i]);
-      const values = places.map((i) => VIEWS[view].at(line, i, bus));
-      const known = values.flatMap((value, i) => value[1] > 0 && value[2] > 0 ? [i] : []);
-      if (known.length > 1) {
+      const places = line.sizes.map((_, i) => i).filter((i) => drawable(line, i) || gap(line, i));
+      const color = line[shade()], x = places.map((i) => line.sizes[i]), values = places.map((i) => VIEWS[view].at(line, i, bus));
+      // Measured bands end at twice and half of the median, as in plots/curves.py.
+      const widest = line.predicted ? Infinity : 2, ends = values.map(([middle, low, high]) => [Math.max(low, middle / widest), Math.min(high, middle * widest)]);
+      for (const known of stretches(places.map((i, at) => !gap(line, i) && values[at][1] > 0 && values[at][2] > 0))) {
         bands.push({ x: [...known.map((i) => x[i]), ...known.map((i) => x[i]).reverse()],
-          y: [...known.map((i) => values[i][1]), ...known.map((i) => values[i][2]).reverse()],
-          fill: "toself", fillcolor: color, opacity: line.predicted && !line.expected ? 0.06 : 0.18, line: { width: 0 }, mode: "lines", hoverinfo: "skip", showlegend: false, uid: `band-${line.id}` });
+          y: [...known.map((i) => ends[i][0]), ...known.map((i) => ends[i][1]).reverse()],
+          fill: "toself", fillcolor: color, opacity: line.predicted && !line.expected ? 0.06 : 0.18, line: { width: 0 }, mode: "lines", hoverinfo: "skip", showlegend: false, uid: `band-${line.id}-${known[0]}` });
       }
-      curves.push({ x, y: values.map((value) => value[0]), uid: `line-${line.id}`, name: plain(line.label), mode: "lines+markers",
-        line: { color, width: line.width, dash: line.dash }, marker: { color, symbol: line.symbol, size: 8, line: { color, width: 1.4 } },
-        text: places.map((i) => words(line, i).map(plain).join("<br>")), hoverinfo: "text" });
+      const curve = { x, name: plain(line.label), text: places.map((i) => drawable(line, i) ? words(line, i).map(plain).join("<br>") : ""), hoverinfo: "text" };
+      const marker = { color, symbol: line.symbol, size: 8, line: { color, width: 1.4 } };
+      curves.push({ ...curve, y: values.map((value, at) => gap(line, places[at]) ? null : value[0]), uid: `line-${line.id}`, mode: "lines+markers",
+        line: { color, width: line.width, dash: line.dash }, marker });
+      if (line.unsure.length) {
+        curves.push({ ...curve, y: values.map((value, at) => lost(line, places[at]) ? value[0] : null), uid: `unsure-${line.id}`, mode: "markers",
+          marker: { ...marker, symbol: `${line.symbol.replace("-open", "")}-open` }, showlegend: false });
+      }
     }
     return [...bands, ...curves];
   }
+  // The places of each unbroken part with two points or more.
+  function stretches(whole) {
+    const parts = [[]];
+    whole.forEach((inside, at) => inside ? parts.at(-1).push(at) : parts.push([]));
+    return parts.filter((part) => part.length > 1);
+  }
   function extent() {
-    const shown = visible(), all = shown.flatMap((line) => points(line).map((i) => [line.sizes[i], VIEWS[view].at(line, i, bus)[0]]));
+    const shown = visible(), all = shown.flatMap((line) => points(line).filter((i) => !gap(line, i)).map((i) => [line.sizes[i], VIEWS[view].at(line, i, bus)[0]]));
     if (!all.length) return [[0, 1], [0, 1]];
     const y = all.map((each) => each[1]);
     return [span(all.map((each) => each[0]), $("logx").checked), span(view === "ratio" ? [...y, 1] : y, logy[view])];
@@ -215,8 +230,8 @@
     at = bytes === null ? 0 : at < 0 ? places.length - 1 : at;
     if (place && along) at = Math.min(Math.max(at + along, 0), places.length - 1);
     place = [curve, line.sizes[places[at]]];
-    const number = $("plot").data.findIndex((trace) => trace.uid === `line-${line.id}`);
-    Plotly.Fx.hover("plot", [{ curveNumber: number, pointNumber: at }]);
+    const wanted = `${lost(line, places[at]) ? "unsure" : "line"}-${line.id}`, number = $("plot").data.findIndex((trace) => trace.uid === wanted);
+    Plotly.Fx.hover("plot", [{ curveNumber: number, pointNumber: $("plot").data[number].x.indexOf(place[1]) }]);
     $("point").textContent = words(line, places[at]).join("; ");
   }
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from collbench.algorithms import references
 from collbench.analysis import crossover
-from collbench.analysis.crossover import contests, disturbed_rivals, format_span, in_words, rivals, winners
+from collbench.analysis.crossover import contests, format_span, in_words, rivals, unsure_rivals, winners
 from collbench.analysis.fit import COLUMNS, pieces_in_words
 from collbench.analysis.headers import several_machines
 from collbench.analysis.interconnects import InterconnectTable, left_out, of_run, tables
@@ -165,8 +165,8 @@ def _fastest(run: AnalysedRun) -> Iterator[str]:
     if len({row.implementation for row in rows}) == 1:
         yield _alone(rows)
         return
-    disturbed = crossover.disturbed_rivals(run.run.results)
-    ranges = [span for _, spans in crossover.winners(rows, disturbed) for span in spans]
+    unsure = crossover.unsure_rivals(run.run.results)
+    ranges = [span for _, spans in crossover.winners(rows, unsure) for span in spans]
     yield f"{kind.title}: {crossover.fastest_in_words(ranges, predicted)}"
     yield from map(crossover.in_words, crossover.best_of(crossover.contests(rows, references())))
     yield from crossover.handicaps(rows)
@@ -251,7 +251,7 @@ def crossovers(analysed: AnalysedRun) -> PagePart:
     timed = rivals(analysed.run.results)
     rows_of = by_key(timed, lambda row: row.case.kind)
     fastest = []
-    for case, ranges in winners(timed, disturbed_rivals(analysed.run.results)):
+    for case, ranges in winners(timed, unsure_rivals(analysed.run.results)):
         # A single implementation has no table.
         if len({row.implementation for row in rows_of[case.kind]}) > 1:
             rows = [(format_span(span.first, span.last), " or ".join(span.names)) for span in ranges]

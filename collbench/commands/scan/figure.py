@@ -28,7 +28,7 @@ def _figure(panels: Sequence[Sequence[PairTimes]]) -> Figure:
     columns = min(3, len(panels))
     drawn = new_figure(SCREEN.width(columns), 3.4 * -(-len(panels) // columns) + 0.6)
     for axes, rows in zip(panel_grid(drawn, len(panels), columns), panels, strict=True):
-        case, pair, shown = rows[0].case, rows[0].pair, cells(rows)
+        case, pair, shown, unsure = rows[0].case, rows[0].pair, cells(rows), cells([row for row in rows if row.unsure])
         values = np.full((case.ranks, case.ranks), np.nan)
         values[tuple(zip(*shown, strict=True))] = [*shown.values()]
 
@@ -40,12 +40,14 @@ def _figure(panels: Sequence[Sequence[PairTimes]]) -> Figure:
         if case.ranks <= _NUMBERED:
             for (sender, receiver), value in shown.items():
                 colour = "black" if (value > max(shown.values()) / 2) != latency else "white"
-                axes.text(receiver, sender, significant(value, 2), ha="center", va="center", color=colour, fontsize=7)
+                number = significant(value, 2) + "*" * ((sender, receiver) in unsure)
+                axes.text(receiver, sender, number, ha="center", va="center", color=colour, fontsize=7)
             axes.set(xticks=range(case.ranks), yticks=range(case.ranks))
         axes.grid(visible=False)
         axes.set(xlabel="to rank", ylabel="from rank")
         axes.set_title(f"{rows[0].label}, {pair.pattern}\n{pair.words[-1]}, {format_size(case.nbytes)}")
-    heading(drawn, "Messages between all pairs of ranks: latency in us, bandwidth in GB/s")
+    mark = "; *: disturbed or uncertain" if any(row.unsure for rows in panels for row in rows) else ""
+    heading(drawn, f"Messages between all pairs of ranks: latency in us, bandwidth in GB/s{mark}")
     return drawn
 
 

@@ -1,6 +1,6 @@
 """`collbench.pairs` and `collbench scan --pairs`: matrices of latency and bandwidth."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -115,22 +115,26 @@ def lines(results: Sequence[Result]) -> Iterator[str]:
     for (name, nbytes, pattern, at_once), rows in every.items():
         unit = "us" if pattern == LATENCY else "GB/s of each direction" if pattern == BOTH_WAYS else "GB/s"
         yield f"{name}, {pattern}, {rows[0].pair.words[-1]}, {format_size(nbytes)}: {unit}"
-        yield from _matrix(cells(rows))
-        alone = {replace(row.pair, at_once=True): row.typical for row in every.get((name, nbytes, pattern, False), ())}
-        if at_once and (slower := [row.typical / alone[row.pair] for row in rows if row.pair in alone]):
+        unsure, each = [row for row in rows if row.unsure], every.get((name, nbytes, pattern, False), ())
+        yield from _matrix(cells(rows), cells(unsure))
+        if unsure:
+            yield f"*: {len(unsure)} of {len(rows)}, disturbed by other programs or uncertain by more than 100 %"
+        alone = {replace(row.pair, at_once=True): row.typical for row in each if not row.unsure}
+        slower = [row.typical / alone[row.pair] for row in rows if row.pair in alone and not row.unsure]
+        if at_once and slower:
             yield f"at once {significant(median(slower), 3)}x the time of each pair alone"
         yield ""
     yield from (f"{row.implementation}: {row.describe()}" for row in results if isinstance(row, Skipped))
 
 
-def _matrix(values: Mapping[tuple[int, int], float]) -> Iterator[str]:
+def _matrix(values: Mapping[tuple[int, int], float], marked: Collection[tuple[int, int]]) -> Iterator[str]:
     """Yield a table of senders (down) and receivers (across), or only the range if it is too wide."""
     ranks = sorted({end for pair in values for end in pair})
     if 7 * len(ranks) + 4 > (room() or _MOST):
         low, high, middle = (significant(of(values.values()), 3) for of in (min, max, median))
         yield f"{low} to {high}, median {middle}; the figure has all pairs"
         return
-    texts = {pair: significant(value, 3) for pair, value in values.items()}
+    texts = {pair: significant(value, 3) + "*" * (pair in marked) for pair, value in values.items()}
     width = max(7, 1 + max(map(len, texts.values())))
     yield "".join(["from", *(f"{rank:>{width}}" for rank in ranks)])
     for sender in ranks:

@@ -21,6 +21,9 @@ const collbench = (() => {
   // Escape texts of run files, since Plotly interprets some HTML.
   const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
+  // A point that its line leaves out: other programs disturbed it, or its interval is over 100 % (`unsure` in results/base.py).
+  const lost = (line, place) => line.unsure.includes(place);
+
   // ---- the three views: from seconds of a point to its value; a band's ends swap where more is better ----
   // `bus`: whether bandwidth is that of the bus, which ranks on one device do not have.
   const bandwidth = (line, place, seconds, bus) => line.sizes[place] * (bus ? line.factor : 1) / seconds / 1e9;
@@ -37,7 +40,7 @@ const collbench = (() => {
       title: () => "times as fast as the library", short: "ratio", log: true, write: ratio,
       at: (line, i) => {
         const other = line.library, j = other ? other.sizes.indexOf(line.sizes[i]) : -1;
-        if (j < 0) return [null, null, null];
+        if (j < 0 || lost(line, i) || lost(other, j)) return [null, null, null];
         const known = line.high[i] && other.high[j];
         return [other.seconds[j] / line.seconds[i],
           known ? other.low[j] / line.high[i] : null, known ? other.high[j] / line.low[i] : null];
@@ -77,5 +80,5 @@ const collbench = (() => {
   }
   const several = (first, last, make) => Array.from({ length: Math.min(Math.max(last - first + 1, 0), 60) }, (_, i) => make(first + i));
 
-  return { size, time, digits, plain, VIEWS, span, powers, decades };
+  return { size, time, digits, plain, lost, VIEWS, span, powers, decades };
 })();

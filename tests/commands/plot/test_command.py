@@ -3,6 +3,7 @@
 from itertools import product
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from collbench.commands.plot.command import command
@@ -29,7 +30,8 @@ def plot(*arguments: str | Path) -> Result:
     return CliRunner().invoke(command, [str(argument) for argument in arguments])
 
 
-def test_figures_go_beside_the_run_and_their_paths_to_stdout(tmp_path: Path) -> None:
+def test_figures_go_beside_the_run_and_their_paths_to_stdout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     path = write_run(tmp_path / "run")
     result = plot(path)
     assert result.exit_code == 0, result.output
@@ -42,6 +44,7 @@ def test_figures_go_beside_the_run_and_their_paths_to_stdout(tmp_path: Path) -> 
     names = ["latency.svg", "latency.pdf"]
     assert [Path(line) for line in result.stdout.splitlines()] == [out / name for name in names]
     assert sorted(path.name for path in out.iterdir()) == sorted(names)
+    assert plot(path, run).stdout.split() == ["figures/bandwidth.png", "figures/latency.png"], "of no run alone"
     assert [path.name for path in run.parent.iterdir()] == ["run.jsonl"]
 
 

@@ -106,6 +106,13 @@ def test_curves_hold_medians_intervals_and_checks_of_all_right_rows_but_no_sampl
     assert "picked one-shot-ll" in told["auto", "8 B"]
 
 
+def test_an_uncertain_time_has_a_mark_in_its_curve_and_no_ratio(tmp_path: Path) -> None:
+    wide = [replace(row, seconds=(1.0, 3.0, 9.0) * 9) for row in times(2e-6, 9e9, "two-shot")]
+    page = built(write(tmp_path, *times(2e-6, 5e9, "mpi"), *wide))
+    assert re.findall(r'"unsure":\[(.*?)\]', page) == ["", "0,1,2,3,4,5,6,7,8,9"]
+    assert "vs library" not in Tables(page).tables[-1][0]
+
+
 def test_each_run_says_how_its_numbers_are_known(tmp_path: Path) -> None:
     rows = {
         "one": (times(1e-6, 1e9, "mpi"), ["measured"]),

@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,16 @@ import collbench as library
 from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.commands.scan import every_pair
+from collbench.commands.scan.figure import figures
 from collbench.commands.scan.matrices import lines, matrices
 from collbench.commands.scan.rows import BOTH_WAYS, LATENCY, ONE_WAY, PATTERNS, PairMessages, PairTimes
 from collbench.errors import UsageError
 from collbench.measure.exchanges import COPY, IN_FLIGHT, Exchanges, together
+from collbench.plots.kinds import PLAIN
 from collbench.results import Skipped
-from collbench.runfile.schema import to_result
-from collbench.runfile.store import read
+from collbench.results.disturbed import Scheduling
+from collbench.runfile.schema import Header, to_result
+from collbench.runfile.store import Run, read
 from tests.commands.conftest import write_run
 from tests.commands.scan.made_up_pairs import EVERY, ROWS, row
 from tests.conftest import Command, case
@@ -100,6 +104,12 @@ def test_matrices_are_of_what_was_measured() -> None:
     text = "\n".join(lines([*ROWS, *at_once]))
     assert "mpi, one way, alone, 1 MiB: GB/s\nfrom      0      1      2\n   0          10.5   10.5" in text
     assert "at once 2.00x the time of each pair alone" in text
+    assert "*" not in text
+    rows = [replace(each, scheduling=Scheduling(0.9)) if each.pair.receiver == 2 else each for each in ROWS]
+    text = "\n".join(lines(rows))
+    assert ("10.5  10.5*" in text, "\n*: 2 of 6, disturbed" in text) == (True, True)
+    ((_, figure),) = figures(Run(Path("run.jsonl"), Header(), tuple(rows), True), PLAIN)
+    assert sum("*" in number.get_text() for number in figure.axes[0].texts) == 2
 
 
 def test_compare_names_the_pair_that_became_slower_and_plot_draws_a_run_again(here: Command, tmp_path: Path) -> None:
