@@ -13,7 +13,7 @@ H100 = "predict dgx-h100"
 RUN = ROOT / "results" / "cpu-2-ranks"
 REFUSED = {  # by what all these words stand behind; of a complaint, parts with other words between them
     "sweep --on cpu": (
-        ("--op alreduce", "unknown collective 'alreduce'; choose from: allreduce, ... did you mean allreduce"),
+        ("--op alreduce", "unknown collective 'alreduce'; did you mean allreduce or reduce? choose from: allreduce, "),
         ("-o sum", "-o sum: -o is the folder to write to; the reduction is --redop sum"),
         ("--impl fastest", "unknown implementation 'fastest'; choose from: all, library, ladder, narrow, mpi"),
         ("--impl nccl", "nccl does not run on cpu; choose from"),
@@ -73,7 +73,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--json /proc/nothing.json", "cannot write /proc/nothing.json"),
         ("--csv", "--csv needs several systems"),
         ("--impl mpi", "mpi does not run on gpu; choose from"),
-        ("--nodes 4 --what-if rain", "unknown what-if 'rain'; choose from: link-down="),
+        ("--nodes 4 --what-if rain", "unknown what-if 'rain'; did you mean rail? choose from: link-down="),
         ("--what-if ecmp", "nothing between nodes here; give 2 nodes or more"),
         ("--nodes 64 --what-if link-down=leaf99:spine0", "no link"),
     ),
@@ -123,9 +123,12 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--top 0", "at least 1"),
     ),
     "": (
-        ("swep", "unknown command 'swep'; choose from: ... did you mean sweep or step?"),
-        ("predict dgx-h10", "; did you mean ... dgx-h100"),
-        ("sweep --impl ring-flag", "; did you mean ... ring-flags"),
+        ("swep", "unknown command 'swep'; did you mean sweep or step? choose from: "),
+        ("predict dgx-h10", "unknown system 'dgx-h10'; did you mean ... dgx-h100"),
+        ("step scale --on dgx-h100,dgx-a100", "'dgx-h100,dgx-a100'; did you mean dgx-h100 or dgx-a100? "),
+        ("train --compare-interconnects", "requires an argument SYSTEM,..., such as ... ; `collbench train --help`"),
+        ("sweep -b", "'-b' requires an argument SIZE; `collbench sweep --help` says what it takes"),
+        ("sweep --impl ring-flag", "unknown implementation 'ring-flag'; did you mean ... ring-flags"),
         ("sweep foo", "unexpected extra argument (foo); `collbench sweep --help` says what it takes"),
         ("exercise foo", "No such command 'foo'; choose from: check, hint, list, start"),
         ("exercise start", "Missing argument 'N'; `collbench exercise start --help` says what it takes"),
