@@ -138,7 +138,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("sweep --minbyte 8", "Did you mean ... --minbytes"),
         ("all_reduce_perf --iter 9", "Did you mean ... --iters"),
         ("list runs nowhere", "no folder nowhere"),
-        ("list nothing", "choose from: models, runs, systems"),
+        ("list nothing", "choose from: formats, models, runs, systems"),
     ),
 }
 

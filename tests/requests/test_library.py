@@ -120,8 +120,18 @@ def test_a_sweep_is_measured_and_stored_and_read_back(tmp_path: Path, monkeypatc
     assert collbench.plot(run, "pictures/alone.svg") == [Path("pictures/alone.svg")]
 
 
-def test_the_help_of_the_package_names_every_function() -> None:
+def test_the_help_of_the_package_and_its_page_name_every_function_and_the_example_of_the_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "runs.md").read_text()
     assert {*re.findall(r"`(\w+)`", collbench.__doc__ or "")} == {*collbench.__all__}
+    assert {*re.findall(r"^\| `(\w+)\(", page, re.MULTILINE)} == {*collbench.__all__}
+    (tmp_path / "results").symlink_to(ROOT / "results")
+    monkeypatch.chdir(tmp_path)
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(example, {})
+    assert "GB/s" in capsys.readouterr().out
+    assert [*tmp_path.glob("pictures/*.png")]
 
 
 FRAMES = {"pandas": "to_pandas", "pyarrow": "to_arrow", "polars": "to_polars"}

@@ -82,6 +82,14 @@ def formats() -> dict[str, Format]:
     return {format_.name: format_ for format_ in sorted(known, key=lambda format_: (format_.order, format_.name))}
 
 
+def listed() -> Iterator[tuple[str, str, str]]:
+    """List the formats of other tools: `import` reads all, `export` writes some."""
+    yield "format", "export", "what it is"
+    for each in formats().values():
+        about = (sys.modules[each.read.__module__].__doc__ or "").partition("\n")[0]
+        yield each.name, "yes" if each.write else "", about.rstrip(".")
+
+
 def writers() -> dict[str, Callable[[ExportSelection], str]]:
     """Return the writers of formats by name."""
     return {name: format_.write for name, format_ in formats().items() if format_.write}
