@@ -54,10 +54,9 @@ class Commands(click.Group):
         try:
             return super().invoke(context)
         except click.BadOptionUsage as error:
-            name = context.invoked_subcommand or ""
-            command = self.get_command(context, name)
+            command = self.get_command(context, context.invoked_subcommand or "")
             if command and not isinstance(command, click.Group):
-                error.ctx = click.Context(command, context, name)
+                error.ctx = click.Context(command, context, context.invoked_subcommand)
             raise
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:

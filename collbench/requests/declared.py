@@ -167,11 +167,8 @@ def takes(request: Callable[P, R], only: str = "") -> Callable[[Callable[[R], T]
 
         # Help and notebooks show only the types, without the declarations in Annotated.
         signature = inspect.signature(request)
-        parameters = [
-            each.replace(annotation=kinds[name])
-            for name, each in signature.parameters.items()
-            if not only or name in words
-        ]
+        used = [each for name, each in signature.parameters.items() if not only or name in words]
+        parameters = [each.replace(annotation=kinds[each.name]) for each in used]
         shown = signature.replace(parameters=parameters, return_annotation=get_type_hints(function)["return"])
         text, returns, rest = inspect.cleandoc(function.__doc__ or "").partition("\nReturns:")
         rest, prompt, examples = rest.partition("\n>>> ")

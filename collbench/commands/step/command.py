@@ -8,7 +8,6 @@ For example:
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import click
@@ -71,10 +70,8 @@ def scale(**options: Any) -> int:
     With one measured number of ranks (`--ranks 4`), or under a launcher, find late ranks: how often, by how much, and
     at what cost to the others.  A common clock records arrivals, as a late rank and a waiting rank take equally long.
     """
-    request, joined = made(StepRequest, options), launched()
-    if waiting := sessions.at_one_number(request, joined):
-        return _run(sessions.waiting_session(waiting, joined), step_tables.STRAGGLERS)
-    return _run(sessions.scale_session(request), step_tables.SCALING)
+    session = sessions.scale_session(made(StepRequest, options), launched())
+    return _run(session, step_tables.STRAGGLERS if session.sweep.sampling.steps else step_tables.SCALING)
 
 
 @takes(StepRequest, f"{_WORDS} on each")
@@ -90,10 +87,7 @@ def step(request: StepRequest) -> Run:
     [1, 8, 16]
 
     """
-    joined = launched()
-    waiting = sessions.at_one_number(request, joined)
-    made = partial(sessions.waiting_session, waiting, joined) if waiting else partial(sessions.scale_session, request)
-    return run_to_end(made(lambda *_: None), request.each)
+    return run_to_end(sessions.scale_session(request, launched(), lambda *_: None), request.each)
 
 
 @click.command("stragglers", params=_STRAGGLERS)

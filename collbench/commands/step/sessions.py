@@ -91,8 +91,12 @@ class StepRequest(SweepRequest):
 # One step on several numbers of ranks.
 
 
-def scale_session(request: StepRequest, usual: Usual = default_folder) -> Session:
-    """Return the session of `collbench step scale` on several numbers of ranks; `usual` returns its default folder."""
+def scale_session(
+    request: StepRequest, joined: tuple[int, int] | None = None, usual: Usual = default_folder
+) -> Session:
+    """Return the session of `collbench step scale`: on one number of ranks a straggler test."""
+    if waiting := _at_one_number(request, joined):
+        return waiting_session(waiting, joined, usual)
     system = _described(request.on)
     if request.steps is not None:
         several = "one number of ranks, such as --ranks 2; with several, give a --budget"
@@ -175,7 +179,7 @@ def overlap_session(request: StepRequest) -> Session:
 # One step on one number of ranks: late ranks.
 
 
-def at_one_number(request: StepRequest, joined: tuple[int, int] | None) -> StepRequest | None:
+def _at_one_number(request: StepRequest, joined: tuple[int, int] | None) -> StepRequest | None:
     """Return a request of `collbench step scale` as a straggler test; None for several numbers of ranks.
 
     Under a launcher the only number of ranks is that of its processes.
