@@ -125,7 +125,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
     "": (
         ("swep", "unknown command 'swep'; did you mean sweep or step? choose from: "),
         ("predict dgx-h10", "unknown system 'dgx-h10'; did you mean ... dgx-h100"),
-        ("step scale --on dgx-h100,dgx-a100", "'dgx-h100,dgx-a100'; did you mean dgx-h100 or dgx-a100? "),
+        ("step scale --on dgx-h100,mi300x", "'dgx-h100,mi300x'; did you mean dgx-h100 or mi300x? "),
         ("train --compare-interconnects", "requires an argument SYSTEM,..., such as ... ; `collbench train --help`"),
         ("sweep -b", "'-b' requires an argument SIZE; `collbench sweep --help` says what it takes"),
         ("sweep --impl ring-flag", "unknown implementation 'ring-flag'; did you mean ... ring-flags"),

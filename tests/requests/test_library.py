@@ -124,6 +124,7 @@ def test_the_help_of_the_package_and_its_page_name_every_function_and_the_exampl
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = (ROOT / "docs" / "runs.md").read_text()
+    assert not [name for name in collbench.__all__ if "Raises:" not in (getattr(collbench, name).__doc__ or "")]
     assert {*re.findall(r"`(\w+)`", collbench.__doc__ or "")} == {*collbench.__all__}
     assert {*re.findall(r"^\| `(\w+)\(", page, re.MULTILINE)} == {*collbench.__all__}
     (tmp_path / "results").symlink_to(ROOT / "results")
@@ -177,8 +178,12 @@ def test_names_and_numbers_that_a_command_takes_with_commas_are_also_a_list() ->
     for ranks in ([1, 8, 16], (1, 8, 16), "1,8,16"):
         assert [row.case.ranks for row in collbench.step(counts=ranks, on="dgx-h100").results] == [1, 8, 16]
     assert collbench.train(on="dgx-h100", gpus=64, scale=[64, 128]).sizes  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="did you mean dgx-h100 or dgx-a100"):
-        collbench.predict(["dgx-h100", "dgx-a100"])  # type: ignore[arg-type]
+    for words, told in (
+        ({"system": ["dgx-h100", "mi300x"]}, "did you mean dgx-h100 or mi300x"),
+        ({"system": "dgx-h100", "root": [0, 1]}, r"root=\[0, 1\] is no whole number"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            collbench.predict(**words)  # type: ignore[arg-type]
 
 
 def test_a_sweep_on_a_system_is_a_prediction() -> None:
