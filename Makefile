@@ -28,6 +28,7 @@ help:
 ## Measures an all-reduce on all GPUs, or without a GPU on two CPU cores; the default target.
 sweep: $(VENV)/.run compiler
 	$(RUN)/collbench sweep --op allreduce $(ARGS)
+	@echo 'next: call $(RUN)/collbench, or put collbench on the PATH: . $(RUN)/activate'
 
 ## Runs the linters, the type checker and the tests: some minutes.
 test: $(VENV)/.dev compiler lint types unit

@@ -1,8 +1,10 @@
 """Measures, explains and predicts collective communication; docs/files.md is the map.
 
-As a library: `read` and `import_` return runs, `sweep` and `predict` make them, `check`, `compare`, `plot` and
-`report` take them, and `train` plans a training run.  They do what the commands of these names do (docs/runs.md), and
-are imported once one of them is asked for.
+Its functions do what the commands of their names do, and are imported at their first use (docs/runs.md):
+
+* `read` and `import_` return runs; `sweep`, `explain`, `step`, `startup`, `pairs` and `verify` measure them.
+* `check`, `compare`, `plot` and `report` take runs; `check` and `scan` also measure, and judge.
+* `predict` returns a run of a described system, `train` a plan of training, and `topo` a machine.
 """
 
 from importlib import import_module

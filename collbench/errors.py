@@ -90,15 +90,17 @@ class Unsupported(CollbenchError):
 
 
 def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
-    """Return the error for an unknown name: it lists the choices, and suggests similar names."""
+    """Return the error for an unknown name: similar names first, then all choices."""
     import difflib
 
     names, small = list(choices), name.lower()
-    near = difflib.get_close_matches(small, names)
+    near = [part for part in name.split(",") if part in names]  # several names where one is expected
+    if not near:
+        near = difflib.get_close_matches(small, names)
     if not near and len(name) > 1:
         near = [choice for choice in names if small in choice][:_NEAR]
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    return UsageError(f"unknown {what} {name!r}; choose from: {', '.join(names)}{hint}")
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return UsageError(f"unknown {what} {name!r}; {hint}choose from: {', '.join(names)}")
 
 
 @contextmanager

@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import partial
 from html import escape
+from importlib import import_module
 from operator import attrgetter, itemgetter
 from typing import Any, ClassVar
 
+from collbench.errors import UsageError
 from collbench.present.columns import Column, html
 from collbench.units import format_rate, format_seconds, format_size, printable
 
@@ -47,9 +49,29 @@ class Shown:
         rows = getattr(self, self.TABLE) if self.TABLE else [self]
         return [row.shown() for row in rows]
 
+    def to_pandas(self) -> Any:
+        """Return the records as a pandas.DataFrame; UsageError where pandas is not installed."""
+        return _optional("pandas").DataFrame(self.records())
+
+    def to_arrow(self) -> Any:
+        """Return the records as a pyarrow.Table; UsageError where pyarrow is not installed."""
+        return _optional("pyarrow").Table.from_pylist(self.records())
+
+    def to_polars(self) -> Any:
+        """Return the records as a polars.DataFrame; UsageError where polars is not installed."""
+        # Polars takes types from the first 100 rows by default, but a column may be None in all of these.
+        return _optional("polars").DataFrame(self.records(), infer_schema_length=None)
+
     def _repr_html_(self) -> str:
         """Return the object as notebooks show it; a run file may hold anything, so every text is escaped."""
         return f"<p>{escape(repr(self).strip('<>'))}</p>{_table(self.records())}"
+
+
+def _optional(package: str) -> Any:
+    try:
+        return import_module(package)
+    except ImportError:
+        raise UsageError(f"{package} is not installed, and this needs it; fix: pip install {package}") from None
 
 
 def _text(name: str, value: Any) -> str:

@@ -75,7 +75,7 @@ def test_names_from_nccl_tests_and_osu_are_understood() -> None:
         for name in (collective.name, *collective.aliases):
             for word in (name, f"{name}_perf", f"osu_{name}"):
                 assert find_collective(word) is collective, word
-    with pytest.raises(UsageError, match="unknown collective 'alreduce'; choose from: allreduce, broadcast"):
+    with pytest.raises(UsageError, match=r"unknown collective 'alreduce'; .*choose from: allreduce, broadcast"):
         find_collective("alreduce")
 
 

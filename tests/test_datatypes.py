@@ -90,7 +90,7 @@ def test_many_ranks_stay_exact_in_few_bits() -> None:
 def test_names_of_frameworks_are_understood_and_unknown_ones_list_the_choices() -> None:
     for alias, name in (("fp32", "float"), ("bf16", "bfloat16"), ("fp16", "half"), ("int", "int32")):
         assert find_datatype(alias).name == name
-    with pytest.raises(UsageError, match="unknown dtype 'float8'; choose from: float, double"):
+    with pytest.raises(UsageError, match=r"unknown dtype 'float8'; .*choose from: float, double"):
         find_datatype("float8")
     with pytest.raises(UsageError, match="unknown reduction 'mean'; choose from: sum"):
         find_reduction("mean")

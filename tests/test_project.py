@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,13 @@ def test_version_changelog_and_citation_agree() -> None:
     else:
         assert (citation["version"], str(citation.get("date-released"))) == released.groups()
         assert version == Version(released[1]) or (version > Version(released[1]) and version.is_devrelease)
+
+
+def test_make_sweep_ends_with_how_to_call_collbench() -> None:
+    steps = subprocess.run(["make", "-n", "sweep"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    *_, sweep, words = steps.strip().splitlines()
+    assert sweep.split()[0] in words
+    assert ".venv/bin/activate" in words
 
 
 def test_ci_runs_what_the_readme_tells_a_user_on_every_promised_python() -> None:

@@ -6,7 +6,7 @@ Rows, curves, pairs, ranks, nodes and runs share this form.  cli/verdicts.py wri
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
 from collbench.exits import VERDICTS
@@ -21,7 +21,7 @@ WIDE = 2.0  # ratio; a row with a higher limit is not called "as expected"
 MOST_SIGHT = 2.4  # ratio; nothing is called OK if only a larger slowdown of large messages would be noticed
 
 
-class Word(Enum):
+class Word(StrEnum):
     """The answer to "is it right?", the worst first."""
 
     WRONG = "WRONG"  # a result is wrong, or missing because a case failed; times do not count then

@@ -147,6 +147,10 @@ def on_purpose(error: BaseException) -> tuple[str, int] | None:
 def _misused(error: Any) -> str:
     """Return one line for a misused command: the error, and the choices or where to find them."""
     message = error.format_message().rstrip(".")
+    option = next((each for each in error.ctx.command.params if getattr(error, "option_name", "") in each.opts), None)
+    if option:  # without its argument
+        names = [each.value for each in option.shell_complete(error.ctx, "")][:3]
+        message += f" {option.metavar}{f', such as {names[0]}' if names else ''}"
     choices = f"`{error.ctx.command_path} --help` says what it takes"
     if hasattr(error.ctx.command, "list_commands"):
         choices = f"choose from: {', '.join(error.ctx.command.list_commands(error.ctx))}"

@@ -49,6 +49,16 @@ class Commands(click.Group):
             arguments = _without_rendezvous(context, arguments)
         return super().resolve_command(context, arguments)
 
+    def invoke(self, context: click.Context) -> Any:
+        """Carry out a command; an option without its argument is an error of that command."""
+        try:
+            return super().invoke(context)
+        except click.BadOptionUsage as error:
+            command = self.get_command(context, context.invoked_subcommand or "")
+            if command and not isinstance(command, click.Group):
+                error.ctx = click.Context(command, context, context.invoked_subcommand)
+            raise
+
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Import a command, or make it if its name belongs to a family."""
         record = found(name)

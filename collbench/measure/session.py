@@ -25,7 +25,7 @@ from collbench.platforms.cpu.mpi_libraries import short_name
 from collbench.results import Outcome, Result
 from collbench.results.facts import labelled
 from collbench.runfile.schema import Changes, Header, Interleaved, environment_of
-from collbench.runfile.store import NAME, Reopened, Run, Writer
+from collbench.runfile.store import UNSTORED, Reopened, Run, Writer
 
 if TYPE_CHECKING:
     from collbench.measure.worker import Joined
@@ -128,7 +128,7 @@ class Session:
 
     def as_run(self) -> Run:
         """Return the run as `read` would return it from the run file."""
-        return Run(self.path or Path(NAME), self.header, tuple(self.results), True, exit_status(self.results))
+        return Run(self.path or UNSTORED, self.header, tuple(self.results), True, exit_status(self.results))
 
     def discard(self) -> None:
         """Remove the run file, because no rank could start."""

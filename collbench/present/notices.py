@@ -11,7 +11,7 @@ from collbench.presence import UNTIL
 
 SECONDS = 8.0  # of silence, after which a line is printed
 DRIVER = "waiting for the CUDA driver, which is still starting (persistence mode is off?)"
-RANKS = "waiting for the ranks: kernels are compiled once; without persistence mode GPUs start slowly"
+RANKS = "waiting for the ranks: kernels are compiled once"
 
 
 def say(line: str) -> None:

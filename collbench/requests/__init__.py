@@ -20,7 +20,7 @@ from collbench.properties import NCCL_TESTS
 
 _OTHER_NAMES = {"b": "minbytes", "e": "maxbytes", "f": "stepfactor", "i": "stepbytes", "g": "ranks gpus", "n": "iters"}
 _OTHER_NAMES |= {"w": "warmup", "d": "datatype", "r": "root", "G": "cudagraph", "T": "timeout"}
-_OTHER_NAMES |= {"as": "name machine"} | {each.letter: each.name for each in NCCL_TESTS}
+_OTHER_NAMES |= {"as": "name machine", "ranks": "counts"} | {each.letter: each.name for each in NCCL_TESTS}
 _OPTION = re.compile(
     r"""`[^`]*`                                    # shell commands stay as they are
     |(?<![\w-])--?(?P<option>[a-zA-Z][\w-]*)
@@ -91,6 +91,8 @@ def converted(name: str, value: object, annotation: Any, default: object = None)
             return plain(value)
         if kind is not NoneType:
             nouns.append(noun)
+    if "text" in nouns and isinstance(value, list | tuple):  # the command takes such names and numbers with commas
+        return ",".join(map(str, value))
     raise UsageError(f"{name}={value!r} is no {' or '.join(nouns)}")
 
 

@@ -30,6 +30,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
+_RAISES = """
+Raises:
+    UsageError: Something does not exist or is impossible.
+    Unsupported: No implementation carries out any of the cases.
+    PlatformError: The hardware cannot do it.
+    StorageError: The run can no longer be written.
+"""
 _WIDTH = 110  # characters of a line of `Args`
 
 
@@ -145,22 +152,29 @@ class Request:
             word.opt.refuse(getattr(self, word.name))
 
 
-def takes(request: Callable[P, R]) -> Callable[[Callable[[R], T]], Callable[P, T]]:
-    """Return a decorator that gives a function of a request the request's parameters and their help."""
+def takes(request: Callable[P, R], only: str = "") -> Callable[[Callable[[R], T]], Callable[P, T]]:
+    """Return a decorator that gives a function of a request the request's parameters, their help, and usual errors.
+
+    `only` names the parameters, separated by blanks, if the function has not all.
+    """
     kinds = get_type_hints(request)
+    words = {name: word for name, word in declared(request).items() if not only or name in only.split()}
 
     def decorated(function: Callable[[R], T]) -> Callable[P, T]:
         @wraps(function)
-        def called(*values: P.args, **words: P.kwargs) -> T:
-            return function(request(*values, **words))
+        def called(*values: P.args, **named: P.kwargs) -> T:
+            return function(request(**shown.bind(*values, **named).arguments))  # type: ignore[call-arg]
 
         # Help and notebooks show only the types, without the declarations in Annotated.
         signature = inspect.signature(request)
-        parameters = [each.replace(annotation=kinds[each.name]) for each in signature.parameters.values()]
+        used = [each for name, each in signature.parameters.items() if not only or name in words]
+        parameters = [each.replace(annotation=kinds[each.name]) for each in used]
         shown = signature.replace(parameters=parameters, return_annotation=get_type_hints(function)["return"])
         text, returns, rest = inspect.cleandoc(function.__doc__ or "").partition("\nReturns:")
+        rest, prompt, examples = rest.partition("\n>>> ")
+        raises = "" if "Raises:" in rest else _RAISES
         called.__signature__ = shown  # type: ignore[attr-defined]
-        called.__doc__ = "\n".join([text, *_arguments(declared(request)), f"{returns}{rest}"])
+        called.__doc__ = "\n".join([text, *_arguments(words), f"{returns}{rest}{raises}{prompt}{examples}"])
         return called
 
     return decorated

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from collbench import stats
 from collbench.datatypes import Study
+from collbench.notebook import Shown
 from collbench.records import Record
 from collbench.results.base import CaseResult, FromModel, Observed, Sampled, Timed
 from collbench.results.disturbed import Scheduling
@@ -202,7 +203,7 @@ class Span(NamedTuple):
     seconds: float
 
 
-class Track(Record, frozen=True):
+class Track(Shown, Record, frozen=True):
     """The log of one block of a rank in one operation (a host-driven rank has one block)."""
 
     rank: int

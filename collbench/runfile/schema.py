@@ -373,7 +373,8 @@ def record(result: Result) -> dict[str, Any]:
 def _numbers(result: Result) -> dict[str, Any]:
     names = ("seconds", "low", "high", "algbw", "busbw", "samples", *PERCENTILES, "floor")
     numbers: dict[str, Any] = dict.fromkeys(names)
-    if not isinstance(result, Timed) or result.wrong or not result.typical > 0:
+    checked_only = isinstance(result, Observed) and not result.times
+    if not isinstance(result, Timed) or result.wrong or checked_only or not result.typical > 0:
         return numbers
     numbers["seconds"] = result.typical
     low, high = result.band

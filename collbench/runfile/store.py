@@ -7,7 +7,6 @@ named after the difference, as in `nccl@iters 100`.
 
 import contextlib
 import fcntl
-import importlib
 import os
 import re
 import shutil
@@ -34,6 +33,8 @@ from collbench.units import counted, format_size, printable
 
 FORMAT = 3
 NAME = RUN_FILE  # within its folder
+UNSTORED = Path("not stored")
+"""The path of a run that is only in memory."""
 MOST_ROWS, MOST_SAMPLES = 2**17, 2**16
 """Limits on the rows of a file and the samples of a row; more samples are thinned evenly."""
 _MANY, _FEW = 2**23, 64  # once a file has _MANY samples, each further row keeps _FEW
@@ -76,14 +77,6 @@ class Run(Shown):
 
     records = rows  # an alias
 
-    def to_pandas(self) -> Any:
-        """Return the rows as a pandas.DataFrame; UsageError where pandas is not installed."""
-        return optional("pandas").DataFrame(self.rows())
-
-    def to_arrow(self) -> Any:
-        """Return the rows as a pyarrow.Table; UsageError where pyarrow is not installed."""
-        return optional("pyarrow").Table.from_pylist(self.rows())
-
     @property
     def whole(self) -> bool:
         """Whether the end was written, and not because of a signal."""
@@ -107,14 +100,6 @@ class Run(Shown):
         first, *others = (*self.left_out, *self.header.imported.left_out, "")
         more = f", and {counted(len(others) - 1, 'more reason')}" if len(others) > 1 else ""
         return f"left out: {printable(first)}{more}" if first else ""
-
-
-def optional(package: str) -> Any:
-    """Import an optional package."""
-    try:
-        return importlib.import_module(package)
-    except ImportError:
-        raise UsageError(f"{package} is not installed, and this needs it; fix: pip install {package}") from None
 
 
 def cut_off_notes(runs: Iterable[Run]) -> list[str]:

@@ -13,7 +13,7 @@ H100 = "predict dgx-h100"
 RUN = ROOT / "results" / "cpu-2-ranks"
 REFUSED = {  # by what all these words stand behind; of a complaint, parts with other words between them
     "sweep --on cpu": (
-        ("--op alreduce", "unknown collective 'alreduce'; choose from: allreduce, ... did you mean allreduce"),
+        ("--op alreduce", "unknown collective 'alreduce'; did you mean allreduce or reduce? choose from: allreduce, "),
         ("-o sum", "-o sum: -o is the folder to write to; the reduction is --redop sum"),
         ("--impl fastest", "unknown implementation 'fastest'; choose from: all, library, ladder, narrow, mpi"),
         ("--impl nccl", "nccl does not run on cpu; choose from"),
@@ -74,7 +74,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--csv", "--csv needs several systems"),
         ("--impl mpi", "mpi does not run on gpu; choose from"),
         ("--nodes 1..64", "--nodes 1..64 is not one number; `collbench step scale"),
-        ("--nodes 4 --what-if rain", "unknown what-if 'rain'; choose from: link-down="),
+        ("--nodes 4 --what-if rain", "unknown what-if 'rain'; did you mean rail? choose from: link-down="),
         ("--what-if ecmp", "nothing between nodes here; give 2 nodes or more"),
         ("--nodes 64 --what-if link-down=leaf99:spine0", "no link"),
     ),
@@ -124,9 +124,12 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--top 0", "at least 1"),
     ),
     "": (
-        ("swep", "unknown command 'swep'; choose from: ... did you mean sweep or step?"),
-        ("predict dgx-h10", "; did you mean ... dgx-h100"),
-        ("sweep --impl ring-flag", "; did you mean ... ring-flags"),
+        ("swep", "unknown command 'swep'; did you mean sweep or step? choose from: "),
+        ("predict dgx-h10", "unknown system 'dgx-h10'; did you mean ... dgx-h100"),
+        ("step scale --on dgx-h100,mi300x", "'dgx-h100,mi300x'; did you mean dgx-h100 or mi300x? "),
+        ("train --compare-interconnects", "requires an argument SYSTEM,..., such as ... ; `collbench train --help`"),
+        ("sweep -b", "'-b' requires an argument SIZE; `collbench sweep --help` says what it takes"),
+        ("sweep --impl ring-flag", "unknown implementation 'ring-flag'; did you mean ... ring-flags"),
         ("sweep foo", "unexpected extra argument (foo); `collbench sweep --help` says what it takes"),
         ("exercise foo", "No such command 'foo'; choose from: check, hint, list, start"),
         ("exercise start", "Missing argument 'N'; `collbench exercise start --help` says what it takes"),
@@ -136,7 +139,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("sweep --minbyte 8", "Did you mean ... --minbytes"),
         ("all_reduce_perf --iter 9", "Did you mean ... --iters"),
         ("list runs nowhere", "no folder nowhere"),
-        ("list nothing", "choose from: models, runs, systems"),
+        ("list nothing", "choose from: formats, models, runs, systems"),
     ),
 }
 

@@ -92,7 +92,7 @@ def test_a_command_takes_a_time_as_seconds_and_a_size_as_it_is_written() -> None
         ("wait", "2min", "--wait 2min is impossible; give at most 60"),
         ("wait", "soon", "--wait 'soon' is no duration"),
         ("size", "0", "--size 0 is impossible; give at least 1"),
-        ("mode", "fastest", "unknown --mode 'fastest'; choose from: slow, fast; did you mean fast"),
+        ("mode", "fastest", "unknown --mode 'fastest'; did you mean fast? choose from: slow, fast"),
     ],
 )
 def test_what_is_impossible_is_refused_in_one_form_by_command_and_library(word: str, value: str, told: str) -> None:

@@ -5,6 +5,7 @@ import dataclasses
 import doctest
 import inspect
 import pickle
+import re
 import subprocess
 import sys
 import warnings
@@ -12,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import UnionType
-from typing import get_args, get_origin
+from types import SimpleNamespace, UnionType
+from typing import Any, get_args, get_origin
 
 import click
 import numpy as np
@@ -34,6 +35,7 @@ SAME = {"cudagraph": bool, "formats": tuple}  # by another type than on the comm
 OTHERS = {  # parameters that are no option of the command, by function
     "check": {"each"},
     "compare": {"base", "new"},
+    "explain": {"each"},
     "import_": {"files"},
     "startup": {"each"},
     "pairs": {"each"},
@@ -42,14 +44,17 @@ OTHERS = {  # parameters that are no option of the command, by function
     "predict": {"system", "what_if"},
     "read": {"path"},
     "report": {"runs"},
+    "step": {"each"},
     "sweep": {"each", "also"},
+    "topo": set(),
     "train": set(),
+    "verify": {"each"},
 }
 
 WORDS = dict.fromkeys(("import_", "plot", "report"), ("a",)) | dict.fromkeys(
-    ("check", "pairs", "scan", "startup", "sweep", "train"), ()
+    ("check", "explain", "pairs", "scan", "startup", "sweep", "topo", "train", "verify"), ()
 )
-WORDS |= {"compare": ("a", "b"), "predict": ("dgx-h100",)}
+WORDS |= {"compare": ("a", "b"), "predict": ("dgx-h100",), "step": ("scale",)}
 
 
 def test_a_function_has_the_options_and_defaults_of_its_command() -> None:
@@ -57,6 +62,9 @@ def test_a_function_has_the_options_and_defaults_of_its_command() -> None:
     for name, words in WORDS.items():
         command = group.get_command(None, name.rstrip("_"))  # type: ignore[arg-type]
         assert command, name
+        if isinstance(command, click.Group):
+            command = command.commands[words[0]]
+            words = words[1:]
         usual = command.make_context(name, [*words]).params
         for given in inspect.signature(getattr(collbench, name)).parameters.values():
             if given.name not in OTHERS[name] and given.name != "out":
@@ -112,6 +120,72 @@ def test_a_sweep_is_measured_and_stored_and_read_back(tmp_path: Path, monkeypatc
     assert collbench.plot(run, "pictures/alone.svg") == [Path("pictures/alone.svg")]
 
 
+def test_the_help_of_the_package_and_its_page_name_every_function_and_the_example_of_the_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "runs.md").read_text()
+    assert not [name for name in collbench.__all__ if "Raises:" not in (getattr(collbench, name).__doc__ or "")]
+    assert {*re.findall(r"`(\w+)`", collbench.__doc__ or "")} == {*collbench.__all__}
+    assert {*re.findall(r"^\| `(\w+)\(", page, re.MULTILINE)} == {*collbench.__all__}
+    (tmp_path / "results").symlink_to(ROOT / "results")
+    monkeypatch.chdir(tmp_path)
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(example, {})
+    assert "GB/s" in capsys.readouterr().out
+    assert [*tmp_path.glob("pictures/*.png")]
+
+
+FRAMES = {"pandas": "to_pandas", "pyarrow": "to_arrow", "polars": "to_polars"}
+
+
+def test_runs_and_comparisons_are_frames_of_the_packages_that_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for package, method in FRAMES.items():
+        made = SimpleNamespace(DataFrame=lambda rows, **_: rows, Table=SimpleNamespace(from_pylist=lambda rows: rows))
+        for name in ("read", "compare"):
+            value: Any = returned()[name]
+            monkeypatch.setitem(sys.modules, package, made)
+            assert getattr(value, method)() == value.records(), (package, name)
+            monkeypatch.setitem(sys.modules, package, None)
+            with pytest.raises(UsageError, match=f"pip install {package}"):
+                getattr(value, method)()
+    assert {str(row["word"]) for row in returned()["compare"].records()} <= {"OK", "SLOW", "FAST", "UNKNOWN"}  # type: ignore[attr-defined]
+
+
+def test_a_column_of_rows_has_one_type_and_a_frame_takes_it_from_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = sorted((ROOT / "results").glob("**/run.jsonl"))
+    assert len(paths) > 20
+    for path in paths:
+        for name, values in by_column(collbench.read(path).rows()).items():
+            assert len({type(value) for value in values} - {type(None)}) <= 1, (path, name)
+    polars = SimpleNamespace(DataFrame=lambda rows, infer_schema_length: infer_schema_length)
+    monkeypatch.setitem(sys.modules, "polars", polars)
+    assert returned()["read"].to_polars() is None, "None in the first 100 rows is no type"  # type: ignore[attr-defined]
+
+
+def by_column(rows: Sequence[Mapping[str, object]]) -> Mapping[str, list[object]]:
+    assert len({tuple(row) for row in rows}) == 1
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def test_a_run_in_memory_claims_no_file() -> None:
+    runs = [collbench.predict("dgx-h100"), collbench.step(counts=[1, 8], on="dgx-h100"), *returned()["import_"]]  # type: ignore[misc]
+    for run in runs:
+        assert repr(run).startswith("<Run not stored: "), run
+        assert not run.path.exists()
+
+
+def test_names_and_numbers_that_a_command_takes_with_commas_are_also_a_list() -> None:
+    for ranks in ([1, 8, 16], (1, 8, 16), "1,8,16"):
+        assert [row.case.ranks for row in collbench.step(counts=ranks, on="dgx-h100").results] == [1, 8, 16]
+    assert collbench.train(on="dgx-h100", gpus=64, scale=[64, 128]).sizes  # type: ignore[arg-type]
+    for words, told in (
+        ({"system": ["dgx-h100", "mi300x"]}, "did you mean dgx-h100 or mi300x"),
+        ({"system": "dgx-h100", "root": [0, 1]}, r"root=\[0, 1\] is no whole number"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            collbench.predict(**words)  # type: ignore[arg-type]
+
+
 def test_a_sweep_on_a_system_is_a_prediction() -> None:
     with pytest.warns(DeprecationWarning, match="collbench.predict"):
         swept = collbench.sweep(on="dgx-h100", impl="nccl", nodes=4, minbytes="64M", maxbytes="64M")
@@ -161,14 +235,18 @@ def returned() -> Mapping[str, object]:
     return {
         "check": collbench.check(run=run, on="dgx-h100"),
         "compare": collbench.compare(folder / "as-is", folder / "COLLBENCH_KERNELS=my-kernels"),
+        "explain": collbench.read(ROOT / "results" / "cpu-2-ranks-explained"),
         "import_": [run, cut],
         "startup": collbench.startup(2, on="cpu", starts=1, budget="10ms"),
         "pairs": pairs,
         "predict": collbench.predict("dgx-h100"),
         "read": collbench.read(ROOT / "results" / "cpu-2-ranks"),
         "scan": collbench.scan("dgx-h100", nodes=16, inject="node=3:0.6"),
+        "step": collbench.step(counts="1,8", on="dgx-h100"),
         "sweep": collbench.predict("dgx-a100", op="all"),
+        "topo": collbench.topo("dgx-h100", nodes=4),
         "train": collbench.train("gpt3-175b", "dgx-a100", gpus=64, price=2.5),
+        "verify": collbench.verify("allreduce", on="cpu", impl="mpi", ranks=2),
     }
 
 

@@ -9,6 +9,7 @@ COMMANDS = (
         "How fast?",
         2,
         together=True,
+        functions={"explain": "command"},
         figures="figure:KINDS",
         part="section:SECTION",
         drawn=("Explanation",),

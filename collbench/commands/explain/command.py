@@ -6,7 +6,7 @@ For example:
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import click
 
 from collbench.analysis.crossover import buffers_in_words, handicaps
+from collbench.cases import Sweep
 from collbench.cli.options import made, options_of
 from collbench.cli.progress import ResultTable
 from collbench.cli.results_table import EXPLAIN, EXPLAIN_LEGEND
@@ -22,10 +23,12 @@ from collbench.errors import StorageError, write_file
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
 from collbench.present.terminal import left_out_in_words
-from collbench.requests.declared import SIZE, Opt
+from collbench.requests.declared import SIZE, Opt, takes
+from collbench.requests.sessions import run_to_end
 from collbench.requests.sweeps import SweepRequest, default_folder, measured_sweep
 from collbench.requests.words import Factor, Here, Size, Smallest
 from collbench.results import Explanation
+from collbench.runfile.store import Run
 from collbench.units import format_size
 
 
@@ -48,7 +51,7 @@ def command(**options: Any) -> int:
 
     Every kernel runs without and with a log of each hop: waiting, moving, adding, publishing.
     """
-    explained = session(options)
+    explained = explain_session(made(ExplainRequest, options), default_folder)
     table = ResultTable(lambda result: f"{result.case.title}, {format_size(result.case.nbytes)}", EXPLAIN)
     if interrupted := run_session(explained, table):
         return interrupted
@@ -63,13 +66,28 @@ def command(**options: Any) -> int:
     return finish([explained])
 
 
-def session(options: Mapping[str, Any]) -> Session:
-    """Return the session for options of `collbench explain`."""
+def explain_session(request: ExplainRequest, usual: Callable[[Sweep], Path | None] = lambda sweep: None) -> Session:
+    """Return the session of a request; *usual* returns the default folder of the run, or None to store nothing."""
     joined = launched()
-    request = made(ExplainRequest, options, maxbytes=options["maxbytes"] or options["minbytes"])
-    platform, sweep = measured_sweep(request, joined)
+    platform, sweep = measured_sweep(replace(request, maxbytes=request.maxbytes or request.minbytes), joined)
     sweep = replace(sweep, sampling=replace(sweep.sampling, traced=True))
-    return Session(platform, sweep, joined, request.folder or default_folder(sweep))
+    return Session(platform, sweep, joined, request.folder or usual(sweep))
+
+
+@takes(ExplainRequest, f"{_WORDS} each")
+def explain(request: ExplainRequest) -> Run:
+    """Measure where the time of an operation goes, as `collbench explain` does, without a trace for Perfetto.
+
+    Returns:
+        The run: an Explanation for each operation, with `tracks` of waiting, moving, adding and publishing.
+
+    >>> import collbench
+    >>> run = collbench.explain(impl="ring-flags", on="cpu", ranks=2, minbytes=64)
+    >>> run.results[0].case.nbytes
+    64
+
+    """
+    return run_to_end(explain_session(request), request.each)
 
 
 def write_trace(explanations: Sequence[Explanation], path: Path) -> None:

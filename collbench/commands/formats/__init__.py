@@ -8,9 +8,10 @@ COMMANDS = (
         "import",
         "Files",
         1,
-        summary="Read results of other tools into run files: nccl-tests, rccl-tests, OSU, Inspector, nvbandwidth, CSV.",
+        summary="Read results of other tools into run files; `collbench list formats` names the tools.",
         code="import:command",
         functions={"import_": "importing"},
+        lists={"formats": "importing:listed"},
     ),
     Command(
         __name__,

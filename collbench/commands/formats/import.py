@@ -30,8 +30,8 @@ _OPTIONS = [
 def command(verbose: bool, **options: Any) -> int:
     """Read results of other tools into run files, for plot, check, compare and predict --fit.
 
-    FILE is a log, a folder of logs, or `-` for standard input; its content tells the format.  Tests of one machine go
-    into one run file.  `collbench check --fleet DIR` compares the runs of `--each --out DIR`.
+    FILE is a log, a folder of logs, or `-` for standard input; its content tells the format (`collbench list formats`).
+    Tests of one machine go into one run file.  `collbench check --fleet DIR` compares the runs of `--each --out DIR`.
 
     collbench did not check these numbers, so each row says what was reported, and which statistic it is.  For several
     files, a line each is printed.  Files that cannot be imported are named, and the exit status is 1.

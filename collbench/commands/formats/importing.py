@@ -33,7 +33,7 @@ from collbench.requests.declared import Opt, Request, takes
 from collbench.requests.sweeps import new_folder
 from collbench.results import Measurement, Observed, Prediction, Reported, Result, by_key
 from collbench.runfile.schema import Header
-from collbench.runfile.store import NAME, Run, write
+from collbench.runfile.store import UNSTORED, Run, write
 
 OTHERS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["file"]
 """Known files that no format reads."""
@@ -80,6 +80,14 @@ def formats() -> dict[str, Format]:
     modules = map(import_module, sorted(names - others))
     known: list[Format] = [module.FORMAT for module in modules if hasattr(module, "FORMAT")]
     return {format_.name: format_ for format_ in sorted(known, key=lambda format_: (format_.order, format_.name))}
+
+
+def listed() -> Iterator[tuple[str, str, str]]:
+    """List the formats of other tools: `import` reads all, `export` writes some."""
+    yield "format", "export", "what it is"
+    for each in formats().values():
+        about = (sys.modules[each.read.__module__].__doc__ or "").partition("\n")[0]
+        yield each.name, "yes" if each.write else "", about.rstrip(".")
 
 
 def writers() -> dict[str, Callable[[ExportSelection], str]]:
@@ -399,5 +407,5 @@ def _as_folder(name: str) -> str:
 def stored(imported: Imported, folder: Path | None) -> Run:
     """Return the run, stored in the folder if it is not None."""
     header, results = imported.header(["collbench", *sys.argv[1:]]), tuple(imported.results)
-    path = write(folder, header, results) if folder else Path(NAME)
+    path = write(folder, header, results) if folder else UNSTORED
     return Run(path, header, results, True, 0)

@@ -14,8 +14,9 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from subprocess import PIPE, STDOUT, run
 from typing import Any
@@ -31,10 +32,12 @@ from collbench.platforms.cpu.mpi_libraries import ALIASES, KINDS, MpiKind, find,
 from collbench.presence import found, shared
 from collbench.runfile.schema import variables
 from collbench.topology.discover_cpu import read_text
+from collbench.units import counted
 
 _OPTIONS = [
     click.Argument(["words"], nargs=-1, metavar="[-- COMMAND...]"),
-    option("--hosts", "Hosts, with their numbers of ranks if these differ.", metavar="HOST[:N],..."),
+    option("--hosts", "Hosts, with their numbers of ranks if these differ, or a FILE.", metavar="HOST[:N],...|FILE"),
+    option("--nodes", "Only the first N hosts.", type=click.IntRange(1), metavar="N"),
     option("--hostfile", "A file with one host per line: `node slots=8` or `node:8`.", type=PATH, metavar="FILE"),
     option("--ranks-per-node", "Ranks per host; default: one per GPU.", type=click.IntRange(1), metavar="N"),
     option("--launcher", "Launcher of the ranks: srun, openmpi, torchrun, ...", default="auto", metavar="NAME"),
@@ -64,6 +67,7 @@ def command(words: tuple[str, ...], launcher: str, go: bool, **where: Any) -> No
     on = re.search(r"(?<= --on[= ])\S+", shlex.join(words))
     ranks_per_node, lines = where["ranks_per_node"], _lines(where["hosts"], where["hostfile"])
     job = job_of(program, on[0] if on else "auto", lines, ranks_per_node, os.environ)
+    job = job.on_first(where["nodes"] or len(job.hosts))
     if lines and not on and not ranks_per_node and on_auto() == "cpu" and None in hosts_of(lines).values():
         click.echo("no GPU is visible here, so 2 ranks per host; --ranks-per-node 8 for nodes of 8 GPUs", err=True)
     usable, refused = commands(job, launcher)
@@ -78,6 +82,8 @@ def command(words: tuple[str, ...], launcher: str, go: bool, **where: Any) -> No
 
 
 def _lines(hosts: str | None, hostfile: Path | None) -> list[str] | None:
+    if hosts and not hostfile and Path(hosts).is_file():
+        hostfile, hosts = Path(hosts), None
     lines = None if hosts is None else hosts.split(",")
     if hostfile:
         lines = (lines or []) + [line.decode(errors="replace") for _, line in read_lines(hostfile, UsageError)]
@@ -97,6 +103,13 @@ class LaunchedJob:
         """Ranks per host; 0 if hosts differ."""
         first, *others = set(self.hosts.values())
         return 0 if others else first
+
+    def on_first(self, nodes: int) -> "LaunchedJob":
+        """Return the job on the first hosts; UsageError if there are fewer."""
+        if nodes > len(self.hosts):
+            known = f"--nodes {nodes} exceeds the {counted(len(self.hosts), 'host')} known here"
+            raise UsageError(f"{known}; name {nodes} with --hosts or --hostfile, or allocate: salloc --nodes={nodes}")
+        return replace(self, hosts=dict(islice(self.hosts.items(), nodes)))
 
     def without_mpi(self) -> list[str]:
         """Return the program for a launcher without MPI: ranks connect through torch, or a shared folder."""

@@ -135,7 +135,8 @@ def _opened(part: str, place: Path, on: str, ranks: int | None) -> Session | Non
     if count:
         words += ["--ranks", str(count)]
     if part == "explain":
-        return explain.session(explain.command.make_context(part, words).params)
+        request = made(explain.ExplainRequest, explain.command.make_context(part, words).params)
+        return explain.explain_session(request)
     options = sweep.command.make_context(part, words).params
     return measuring_session(made(SweepRequest, options)).session
 

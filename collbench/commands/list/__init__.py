@@ -1,4 +1,4 @@
-"""List collectives, implementations, platforms and systems; or runs, systems, models."""
+"""List collectives, implementations, platforms and systems; or runs, systems, models, formats."""
 
 from collbench.presence import Command
 

@@ -1,4 +1,4 @@
-"""List collectives, implementations, platforms and systems; runs, systems or models.
+"""List collectives, implementations, platforms and systems; runs, systems, models or formats.
 
 For example:
   collbench list

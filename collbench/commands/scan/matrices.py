@@ -50,11 +50,6 @@ def pairs(request: PairsRequest) -> Run:
         The run, with a result for each pair, pattern and implementation: `pair` has sender, receiver and pattern,
         `times` are seconds per message, `rate` is in bytes per second.
 
-    Raises:
-        UsageError: An argument is not valid.
-        PlatformError: The hardware cannot run the request.
-        StorageError: The run can no longer be written.
-
     >>> import collbench
     >>> run = collbench.pairs(2, on="cpu", impl="mpi", size="64K")
     >>> run.results[0].right

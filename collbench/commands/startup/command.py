@@ -38,6 +38,7 @@ from collbench.units import format_range, format_seconds, parse_numbers
 _LEGEND = (
     "\nfirst: the first communicator of a process; again: later ones of it; medians of the slowest rank\n"
     "95 %: interval of the sum's median, for six communicators or more"
+    "; on a CPU one rank shows mostly the overhead of measuring"
 )
 
 
@@ -129,11 +130,6 @@ def startup(request: StartupRequest) -> Run:
     Returns:
         The run, with a result for every number of ranks.  `first` has the seconds of each phase for the first
         communicator of each start, `again` for later communicators of the same processes.
-
-    Raises:
-        UsageError: Something does not exist or is impossible.
-        PlatformError: The hardware cannot do it.
-        StorageError: The run can no longer be written.
 
     >>> import collbench
     >>> run = collbench.startup(2, on="cpu", starts=1, budget="50ms")

@@ -9,6 +9,7 @@ COMMANDS = (
         "How fast?",
         4,
         together=True,
+        functions={"step": "command"},
         rows=("rows:StepTimes", "rows:StepPrediction", "rows:Trained"),
         works=("work:Step", "work:SgdJob"),
         figures="figure:KINDS",

@@ -26,8 +26,11 @@ from collbench.measure.interleave import LEAST
 from collbench.measure.session import Session
 from collbench.present.notices import renamed
 from collbench.present.terminal import Table, lines
+from collbench.requests.declared import takes
+from collbench.requests.sessions import run_to_end
 from collbench.results import by_key
 from collbench.results.disturbed import all_disturbed
+from collbench.runfile.store import Run
 from collbench.units import counted, format_size
 
 
@@ -50,7 +53,8 @@ def command(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-_SCALE = [ANYWHERE, *options_of(StepRequest, "counts mode impl compute gradients steps slow_rank out", budget=None)]
+_WORDS = "counts mode impl compute gradients steps slow_rank budget out"
+_SCALE = [ANYWHERE, *options_of(StepRequest, _WORDS)]
 _OVERLAP = [ANYWHERE, *options_of(StepRequest, "ranks impl compute gradients buckets out", budget="10s")]
 _STRATEGIES = options_of(StepRequest, "strategy ranks slow_rank seeds updates staleness target out")
 _STRAGGLERS = [
@@ -66,10 +70,24 @@ def scale(**options: Any) -> int:
     With one measured number of ranks (`--ranks 4`), or under a launcher, find late ranks: how often, by how much, and
     at what cost to the others.  A common clock records arrivals, as a late rank and a waiting rank take equally long.
     """
-    request, joined = made(StepRequest, options), launched()
-    if waiting := sessions.at_one_number(request, joined):
-        return _run(sessions.waiting_session(waiting, joined), step_tables.STRAGGLERS)
-    return _run(sessions.scale_session(request), step_tables.SCALING)
+    session = sessions.scale_session(made(StepRequest, options), launched())
+    return _run(session, step_tables.STRAGGLERS if session.sweep.sampling.steps else step_tables.SCALING)
+
+
+@takes(StepRequest, f"{_WORDS} on each")
+def step(request: StepRequest) -> Run:
+    """Measure how a training step scales, or predict it on a described system, as `collbench step scale` does.
+
+    Returns:
+        The run, with the times of a step on each number of ranks.
+
+    >>> import collbench
+    >>> run = collbench.step(counts="1,8,16", on="dgx-h100")
+    >>> [row["ranks"] for row in run.rows()]
+    [1, 8, 16]
+
+    """
+    return run_to_end(sessions.scale_session(request, launched(), lambda *_: None), request.each)
 
 
 @click.command("stragglers", params=_STRAGGLERS)

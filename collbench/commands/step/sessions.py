@@ -2,9 +2,10 @@
 
 import math
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from pathlib import Path
 from typing import Annotated, Any
 
 from collbench.algorithms import choose, needs
@@ -38,6 +39,7 @@ _MOST_COUNTS = 64  # numbers of ranks in one scaling
 _MOST_BUCKETS = 1024  # of a step
 _COMPUTE = "10ms; scale on one number of ranks 1ms; predicted 100ms"
 _GRADIENTS = "4M; scale on one number of ranks 64K; overlap 8M; predicted 1G"
+Usual = Callable[..., Path | None]  # returns the default folder of a sweep's run, or None to store nothing
 SLOW_FACTOR, SLOW_TRAINER = 2.0, 4.0  # default factors of a slow rank in steps and in training
 _RANKS = "Numbers of ranks; FIRST..LAST doubles. One measured number: find late ranks."
 _SLOW = (
@@ -52,7 +54,7 @@ class StepRequest(SweepRequest):
 
     strategy: Annotated[str, Opt("--strategy", "Strategies to compare.", metavar="NAME[,NAME]|all")] = "all"
     counts: Annotated[
-        str | None, Opt("-g --ranks", _RANKS, "1,2; on a described system 1 to all GPUs", "N|N,N|N..N")
+        int | str | None, Opt("-g --ranks", _RANKS, "1,2; on a described system 1 to all GPUs", "N|N,N|N..N")
     ] = None
     mode: Annotated[
         str, Opt("--mode", "Keep the work per rank constant (weak) or the total (strong).", choices=(*MODES, "both"))
@@ -63,7 +65,7 @@ class StepRequest(SweepRequest):
         Size | None, Opt("-b --gradients", "Bytes to all-reduce per step.", _GRADIENTS, unit=SIZE, least=1)
     ] = None
     budget: Annotated[
-        Time,
+        Time | None,
         Opt(
             "--budget",
             "Time for a case, all implementations together.",
@@ -71,7 +73,7 @@ class StepRequest(SweepRequest):
             unit=TIME,
             most=LONGEST_TIME,
         ),
-    ] = "500ms"
+    ] = None  # type: ignore[assignment]  # each session has its own default
     buckets: Annotated[str | None, Opt("--buckets", "Bucket sizes.", "1/16, 1/4 and all", "SIZE[,SIZE]")] = None
     steps: Annotated[int | None, Opt("--steps", "Steps of a row on one number of ranks.", f"{STEPS}", "N")] = None
     slow_rank: Annotated[Sequence[str], Opt("--slow-rank", _SLOW, metavar="R[:FACTOR]")] = ()
@@ -89,8 +91,12 @@ class StepRequest(SweepRequest):
 # One step on several numbers of ranks.
 
 
-def scale_session(request: StepRequest) -> Session:
-    """Return the session of `collbench step scale` on several numbers of ranks."""
+def scale_session(
+    request: StepRequest, joined: tuple[int, int] | None = None, usual: Usual = default_folder
+) -> Session:
+    """Return the session of `collbench step scale`: on one number of ranks a straggler test."""
+    if waiting := _at_one_number(request, joined):
+        return waiting_session(waiting, joined, usual)
     system = _described(request.on)
     if request.steps is not None:
         several = "one number of ranks, such as --ranks 2; with several, give a --budget"
@@ -101,18 +107,19 @@ def scale_session(request: StepRequest) -> Session:
         if system.nics:
             most *= 2 ** int(math.log2(max(system.nodes, _NODES)))
         # A prediction for one rank costs nothing, and is the base of all ratios.
-        counts = _in_whole_nodes(parse_ranks(request.counts or f"1..{most}", 1), request.counts, system)
+        text = str(request.counts or "")
+        counts = _in_whole_nodes(parse_ranks(text or f"1..{most}", 1), text, system)
         sweep = _described_sweep(request, system, counts[-1])
         cases = chain.from_iterable(scaled_cases(sweep, counts, modes))
-        folder = request.folder or default_folder(sweep, f"scale-{folder_name(system, counts[-1])}")
+        folder = request.folder or usual(sweep, f"scale-{folder_name(system, counts[-1])}")
         return Session(PredictedSteps(system, sweep, cases), sweep, None, folder, modelled=True)
-    counts = parse_ranks(request.counts or "1,2")
+    counts = parse_ranks(str(request.counts or "1,2"))
     platform, sweep = _measured_sweep(request, "4M", counts[-1])
     largest = Step(1, find_platform(platform).matrix)
     layout = MemoryLayout.of(replace(sweep, works=(largest,)), needs(sweep.implementations, sweep.ranks, platform))
     find_platform(platform).refuse_too_large(layout.nbytes, sum(counts))  # all ranks exist at once
     sweep = replace(sweep, works=(_measured_step(request, platform, sweep),))
-    folder = request.folder or default_folder(sweep, "scale")
+    folder = request.folder or usual(sweep, "scale")
     # All sets of ranks take turns, so that machine drift cancels in the ratios of their times.
     arms = []
     for count in counts:
@@ -173,12 +180,12 @@ def overlap_session(request: StepRequest) -> Session:
 # One step on one number of ranks: late ranks.
 
 
-def at_one_number(request: StepRequest, joined: tuple[int, int] | None) -> StepRequest | None:
+def _at_one_number(request: StepRequest, joined: tuple[int, int] | None) -> StepRequest | None:
     """Return a request of `collbench step scale` as a straggler test; None for several numbers of ranks.
 
     Under a launcher the only number of ranks is that of its processes.
     """
-    numbers = parse_numbers(request.counts or "")
+    numbers = parse_numbers(str(request.counts or ""))
     if joined is None and (len(numbers) != 1 or _described(request.on)):
         return None
     if joined and _described(request.on):
@@ -190,7 +197,7 @@ def at_one_number(request: StepRequest, joined: tuple[int, int] | None) -> StepR
     return replace(request, ranks=numbers[0] if numbers else None, budget=_budget(request, "20s"))
 
 
-def waiting_session(request: StepRequest, joined: tuple[int, int] | None) -> Session:
+def waiting_session(request: StepRequest, joined: tuple[int, int] | None, usual: Usual = default_folder) -> Session:
     """Return the session of a straggler test, after starting ranks once to time a matrix product."""
     computing = parse_duration(request.compute or "1ms", "--compute")
     platform, sweep = _measured_sweep(request, "64K", request.ranks, joined)
@@ -210,7 +217,7 @@ def waiting_session(request: StepRequest, joined: tuple[int, int] | None) -> Ses
     each = max(1, min(math.ceil(count / SERIES), longest))
     sampling = replace(sweep.sampling, steps=each, iters=math.ceil(count / each))
     sweep = replace(sweep, works=(step,), sampling=sampling)
-    return Session(platform, sweep, joined, request.folder or default_folder(sweep))
+    return Session(platform, sweep, joined, request.folder or usual(sweep))
 
 
 def strategies_session(request: StepRequest, joined: tuple[int, int] | None) -> Session:
@@ -281,7 +288,7 @@ def parse_ranks(text: str, *also: int) -> tuple[int, ...]:
     return *also, *given
 
 
-def _in_whole_nodes(counts: Sequence[int], given: str | None, system: System) -> Sequence[int]:
+def _in_whole_nodes(counts: Sequence[int], given: str, system: System) -> Sequence[int]:
     """Return the counts of a range, rounded up to whole nodes of the system, which a notice names."""
     node = system.gpus
     rounded = {count: more for count in counts if count > node and count != (more := -(-count // node) * node)}

@@ -97,12 +97,6 @@ def sweep(request: SweepRequest) -> Run:
     Returns:
         The run: its header and a result for every case and implementation.  A case that failed is a result.
 
-    Raises:
-        UsageError: Something does not exist or is impossible.
-        Unsupported: No implementation carries out any of the cases.
-        PlatformError: The hardware cannot do it.
-        StorageError: The run can no longer be written.
-
     >>> import collbench
     >>> run = collbench.sweep("allreduce", on="cpu", ranks=2, impl="mpi", minbytes="1K", maxbytes="16K", iters=7)
     >>> [(row["nbytes"], row["outcome"]) for row in run.rows()]

@@ -2,4 +2,4 @@
 
 from collbench.presence import Command
 
-COMMANDS = (Command(__name__, "topo", "What should it be?", 3),)
+COMMANDS = (Command(__name__, "topo", "What should it be?", 3, functions={"topo": "command"}),)

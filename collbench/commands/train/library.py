@@ -67,7 +67,13 @@ class TrainRequest(Shown, Request):
         str | None, Opt("--scale", "Also plan on these numbers of GPUs: 8..8192 doubles.", metavar="N..N")
     ] = None
     compare_interconnects: Annotated[
-        Names | None, Opt("--compare-interconnects", "Also plan on these systems.", metavar="SYSTEM,...")
+        Names | None,
+        Opt(
+            "--compare-interconnects",
+            "Also plan on these systems.",
+            metavar="SYSTEM,...",
+            complete="topology.files.names",
+        ),
     ] = None
     price: Annotated[
         float | str | None,

@@ -3,5 +3,14 @@
 from collbench.presence import Command
 
 COMMANDS = (
-    Command(__name__, "verify", "Is it right?", 2, together=True, rows=("rows:SumBits",), works=("rows:Bits",)),
+    Command(
+        __name__,
+        "verify",
+        "Is it right?",
+        2,
+        together=True,
+        functions={"verify": "command"},
+        rows=("rows:SumBits",),
+        works=("rows:Bits",),
+    ),
 )

@@ -37,10 +37,11 @@ from collbench.platforms import find_platform
 from collbench.present.columns import Column
 from collbench.present.terminal import Table
 from collbench.requests import words
-from collbench.requests.declared import SIZE, TIME, Opt
-from collbench.requests.sessions import session_by_ranks
+from collbench.requests.declared import SIZE, TIME, Opt, takes
+from collbench.requests.sessions import run_to_end, session_by_ranks
 from collbench.requests.sweeps import SweepRequest, default_folder, measured_sweep
 from collbench.results import Outcome, Result, Skipped, by_key, family
+from collbench.runfile.store import Run
 from collbench.units import format_list, parse_numbers
 
 SIZES = (1, 28, 4012, 300_004)  # bytes: one element, few, incomplete packs and chunks, several pieces
@@ -135,12 +136,8 @@ def command(quiet: bool, bits: bool, races: bool, as_json: Path | None, **option
     if alone := next((chosen[name] for name in ("as_json", "out", *_BITS.split()) if name in chosen), ""):
         raise UsageError(f"{alone} needs --bits; add --bits, or leave {alone} out")
     options["ranks"] = next(iter(counts), None)
-    fixed = {"minbytes": SIZES[0], "maxbytes": SIZES[-1], "iters": 1, "warmup": 0, "starts": 1}
-    platform, sweep = _sweep_on_usual_ranks(made(VerifyRequest, options, **fixed))
-    # SIZES are not a range; the request has the smallest and the largest for the check of memory.
-    sampling = replace(sweep.sampling, check_only=True)
-    sweep = replace(sweep, sizes=SIZES, sampling=sampling, both_places=True)
-    session = Session(platform, sweep, launched(), None)
+    session = _session(made(VerifyRequest, options))
+    sweep = session.sweep
     total = 0 if quiet else len(list(sweep.cases())) * len(sweep.implementations)
     interrupted = run_session(session, LiveTable(total), quiet=quiet)
     pairs = _pairs(session)
@@ -154,6 +151,30 @@ def command(quiet: bool, bits: bool, races: bool, as_json: Path | None, **option
             click.echo("memory order was not tried; collbench verify --races looks for races in hand-written kernels")
         _print_failures(pairs)
     return exit_status(session.results)
+
+
+def _session(request: VerifyRequest) -> Session:
+    # SIZES are not a range; the request has the smallest and the largest for the check of memory.
+    request = replace(request, minbytes=SIZES[0], maxbytes=SIZES[-1], iters=1, warmup=0, starts=1)
+    platform, sweep = _sweep_on_usual_ranks(request)
+    sampling = replace(sweep.sampling, check_only=True)
+    return Session(platform, replace(sweep, sizes=SIZES, sampling=sampling, both_places=True), launched(), None)
+
+
+@takes(VerifyRequest, "op impl on ranks datatype redop timeout each")
+def verify(request: VerifyRequest) -> Run:
+    """Check all implementations and collectives at odd sizes, as `collbench verify` without `--bits` does.
+
+    Returns:
+        The run, not stored: `outcome` of a result is ok, wrong, failed or skipped.
+
+    >>> import collbench
+    >>> run = collbench.verify("allreduce", on="cpu", ranks=2, impl="mpi")
+    >>> {row["outcome"] for row in run.rows()}
+    {'ok'}
+
+    """
+    return run_to_end(_session(request), request.each)
 
 
 def _bits(chosen: dict[str, Any], counts: Sequence[int], quiet: bool, as_json: Path | None) -> int:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 
 from collbench.commands.formats.imported import Hints
-from collbench.commands.formats.importing import detect, formats, grouped, read_tests, remarks
+from collbench.commands.formats.importing import detect, formats, grouped, listed, read_tests, remarks, writers
 from collbench.commands.formats.source import decode
 from collbench.errors import CollbenchError, RunFileError, UsageError
 from tests.commands.formats.goldens import DATA, GOLDENS, counted, golden_tests, parsed, reported, run_of
@@ -25,6 +25,9 @@ def text_of(name: str) -> str:
 def test_every_format_is_told_from_its_content_and_read_as_it_is_meant() -> None:
     assert {path.name for path in DATA.iterdir()} == set(GOLDENS)
     assert {golden.format for golden in GOLDENS.values()} == set(formats())
+    _, *rows = listed()
+    assert [(name, bool(writes)) for name, writes, _ in rows] == [(name, name in writers()) for name in formats()]
+    assert all(about for *_, about in rows), "what the module of a format begins with"
     for name, golden in GOLDENS.items():
         assert detect(decode("log", (DATA / name).read_bytes())).name == golden.format, name
         tests = golden_tests(name)

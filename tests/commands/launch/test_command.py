@@ -53,9 +53,15 @@ def test_ranks_sweep_an_all_reduce_here_or_what_stands_behind_the_name_of_the_pr
 
 def test_a_file_names_the_hosts(here: Command, openmpi: str, tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text("node1 slots=4\nnode2:4  # the other dialect\n")
-    done = here("launch", "--launcher", "openmpi", "--hostfile", "hosts", PATH=openmpi)
-    assert done.returncode == 0
-    assert " node1:4,node2:4 " in done.stdout
+    for option in ("--hostfile", "--hosts"):
+        done = here("launch", "--launcher", "openmpi", option, "hosts", PATH=openmpi)
+        assert done.returncode == 0, option
+        assert " node1:4,node2:4 " in done.stdout, option
+
+
+def test_nodes_are_the_first_of_the_hosts(here: Command, openmpi: str) -> None:
+    done = here("launch", "--launcher", "openmpi", "--hosts", "a:2,b:4,c:4", "--nodes", "2", PATH=openmpi)
+    assert "-n 6 --host a:2,b:4 " in done.stdout
 
 
 def test_without_a_gpu_here_ranks_of_other_hosts_are_a_guess_and_said_to_be(here: Command, openmpi: str) -> None:
@@ -71,6 +77,7 @@ def test_what_cannot_be_launched_is_refused_in_one_line(here: Command) -> None:
         (["--launcher", "srun"], {}, "no launcher can be used: srun: no "),
         (["--", "sweep", "--on=dgx-h100"], {}, "unknown platform 'dgx-h100'"),
         (["--hosts", ""], {}, "there is no host in --hosts"),
+        (["--nodes", "64"], {}, "--nodes 64 exceeds the 1 host known here; name 64 with --hosts or --hostfile"),
         (["--hostfile", "nowhere"], {}, "cannot read nowhere: No such file"),
     ):
         done = here("launch", *words, **variables)
