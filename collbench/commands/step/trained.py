@@ -42,13 +42,9 @@ def geometric_mean(values: Iterable[float], error: float = ERROR) -> Estimate:
     logs = [math.log(value) for value in values]
     mean = fmean(logs)
     if len(logs) < 2:
-        return Estimate(_exp(mean))
+        return Estimate(math.exp(mean))
     off = student(1 - error / 2, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
-    return Estimate(_exp(mean), _exp(mean - off), _exp(mean + off))
-
-
-def _exp(power: float) -> float:
-    return math.exp(power) if power < _LARGEST_POWER else math.inf
+    return Estimate(*(math.exp(min(power, _LARGEST_POWER)) for power in (mean, mean - off, mean + off)))
 
 
 @dataclass(frozen=True)
@@ -148,9 +144,6 @@ def round_up(value: float) -> float:
     """Return the value rounded up to two digits."""
     scale = 10.0 ** (math.floor(math.log10(value)) - 1)
     return float(f"{math.ceil(value / scale - 1e-9) * scale:.6g}")
-
-
-# In words.
 
 
 def ranked_rows(outcome: StrategyRanking) -> list[StrategyRuns]:
