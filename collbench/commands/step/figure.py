@@ -94,9 +94,7 @@ class Binned:
     def of(cls, steps: StepArrays) -> "Binned":
         """Average whole steps into columns."""
         size = max(1, -(-steps.count // _MOST_COLUMNS))
-        starts: list[int] = []
-        for series in steps.slices:
-            starts += range(series.start, series.stop, size)
+        starts = [start for series in steps.slices for start in range(series.start, series.stop, size)]
         ends = np.cumsum(steps.seconds)
         return cls(
             edges=np.concatenate([[0.0], ends[np.array([*starts[1:], steps.count]) - 1]]),
@@ -215,10 +213,8 @@ def _column(axes: Axes, found: StrategyRanking, effort: Effort) -> None:
         _curve(axes, entry, effort)
     axes.set_yscale("log")
     # Scale to the loss after the first few steps: the initial drop would fill the panel.
-    early = []
-    for entry in found.entries:
-        for run in entry.runs.values():
-            early += [point.loss for point in run.points[1:2] if math.isfinite(point.loss)]
+    runs = [run for entry in found.entries for run in entry.runs.values()]
+    early = [point.loss for run in runs for point in run.points[1:2] if math.isfinite(point.loss)]
     axes.set_ylim(top=1.15 * max(early, default=found.target))
     axes.axhline(found.target, color="#606060", linewidth=1, linestyle=":", zorder=1)
     axes.set_xlim(left=0)

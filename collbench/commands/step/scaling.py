@@ -100,9 +100,8 @@ def _curves_of_pass(rows: Sequence[StepRow]) -> Iterator[ScalingCurve]:
     fewest = min(row.case.ranks for row in rows)
     bases = {row.implementation: row for row in rows if row.case.ranks == fewest}
     for name in dict.fromkeys(row.implementation for row in rows if row.case.ranks > fewest):
-        base = bases.get(name)
-        if base is None and fewest == 1:  # one rank communicates nothing: any implementation's row will do
-            base = next(iter(bases.values()))
+        # One rank communicates nothing: any implementation's row will do.
+        base = bases.get(name, next(iter(bases.values())) if fewest == 1 else None)
         if base is None:
             continue
         more = [row for row in rows if row.implementation == name and row.case.ranks > fewest]

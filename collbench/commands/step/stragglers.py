@@ -92,13 +92,9 @@ def straggler_rows(results: Iterable[Result]) -> list[tuple[StepTimes, StepArray
     kinds = {(step_of(result.case).schedule, step_of(result.case).mode, result.case.ranks) for result in rows}
     if len(kinds) != 1 or kinds.pop()[:2] != (SEQUENTIAL, ""):
         return []
-    pairs = []
-    for result in rows:
-        if isinstance(result, StepTimes) and result.right and result.case.ranks > 1:
-            steps = StepArrays.of(result.series)
-            if steps.median > 0:
-                pairs.append((result, steps))
-    return pairs
+    right = [result for result in rows if isinstance(result, StepTimes) and result.right and result.case.ranks > 1]
+    pairs = [(result, StepArrays.of(result.series)) for result in right]
+    return [(result, steps) for result, steps in pairs if steps.median > 0]
 
 
 def scaled_arrays(row: StepTimes) -> StepArrays:
@@ -151,10 +147,7 @@ def stretches(steps: StepArrays) -> list[slice]:
     desired = max(shortest, round(_REMEMBERED * remembered))
     # Too few stretches decide nothing, so aim at STRETCHES.
     length = max(shortest, min(desired, steps.count // STRETCHES))
-    parts: list[slice] = []
-    for series in steps.slices:
-        parts += split(series, length)
-    return parts
+    return [part for series in steps.slices for part in split(series, length)]
 
 
 class Finding(Enum):

@@ -58,17 +58,13 @@ class StrategyRuns:
     @cached_property
     def goals(self) -> dict[int, LossPoint]:
         """Return the point that reached the target, by seed, for the runs that did."""
-        goals = {}
-        for seed, run in self.runs.items():
-            point = run.reached(self.target)
-            if point and point.batches > 0 and point.seconds > 0:
-                goals[seed] = point
-        return goals
+        reached = {seed: run.reached(self.target) for seed, run in self.runs.items()}
+        return {seed: point for seed, point in reached.items() if point and point.batches > 0 and point.seconds > 0}
 
     @property
     def arrived(self) -> bool:
         """Return whether the target was reached with every seed."""
-        return bool(self.runs) and len(self.goals) == len(self.runs)
+        return len(self.goals) == len(self.runs)
 
     def mean(self, effort: Effort) -> Estimate:
         """Return the mean over seeds of the seconds or steps to the target."""
