@@ -21,7 +21,7 @@ from collbench.commands.step.command import command as step
 from collbench.commands.step.overlap import overlaps
 from collbench.commands.step.scaling import curves
 from collbench.commands.step.trained import Effort, ranking
-from collbench.commands.step.work import SgdJob
+from collbench.commands.step.work import SgdJob, step_of
 from collbench.runfile.store import Run, read
 from collbench.units import format_seconds, format_size
 from tools import ROOT
@@ -92,7 +92,7 @@ def _overlap(run: Run, text: Part) -> Facts:
         "compute": format_seconds(best.sequential.parts[0]),
         "communicate": format_seconds(best.sequential.parts[2]),
         "sequential": format_seconds(best.sequential.typical),
-        "bucket": format_size(best.step.bucket),
+        "bucket": format_size(step_of(best.row.case).bucket),
         "step": format_seconds(best.row.typical),
         "hidden": f"{hidden:.0%}",
         "exposed": format_seconds(best.exposed.value),

@@ -94,9 +94,7 @@ class Binned:
     def of(cls, steps: StepArrays) -> "Binned":
         """Average whole steps into columns."""
         size = max(1, -(-steps.count // _MOST_COLUMNS))
-        starts: list[int] = []
-        for series in steps.slices:
-            starts += range(series.start, series.stop, size)
+        starts = [start for series in steps.slices for start in range(series.start, series.stop, size)]
         ends = np.cumsum(steps.seconds)
         return cls(
             edges=np.concatenate([[0.0], ends[np.array([*starts[1:], steps.count]) - 1]]),
@@ -159,9 +157,7 @@ def _heat(axes: Axes, steps: StepArrays, binned: Binned) -> Any:
 
 
 def _signed(seconds: float, position: float) -> str:
-    if abs(seconds) < 1e-12:
-        return "0"
-    return f"{'-' if seconds < 0 else '+'}{format_seconds(abs(seconds))}"
+    return "0" if abs(seconds) < 1e-12 else f"{'+' if seconds > 0 else ''}{format_seconds(seconds)}"
 
 
 # Strategies.
@@ -188,7 +184,6 @@ def loss_figures(run: Run, request: PlotRequest) -> Named:
 @style()
 def losses(found: StrategyRanking) -> Figure:
     """Draw loss over time and over steps, with the target and where each strategy reaches it."""
-    from matplotlib.lines import Line2D
     from matplotlib.ticker import MaxNLocator
 
     drawn = new_figure(SCREEN.width(2), 4.6)
@@ -207,11 +202,8 @@ def losses(found: StrategyRanking) -> Figure:
     left.xaxis.set_major_formatter(seconds_tick)
     left.set_xlabel("wall time")
     right.set_xlabel("steps (samples / ranks / batch size)")
-    handles = []
-    for entry in found.entries:
-        color, dashes = _look(entry.name)
-        handles.append(Line2D([], [], color=color, linestyle=dashes, linewidth=2, label=entry.name))
-    drawn.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    handles, labels = left.get_legend_handles_labels()
+    drawn.legend(handles, labels, loc="outside lower center", ncols=max(1, len(labels)))
     return drawn
 
 
@@ -221,10 +213,8 @@ def _column(axes: Axes, found: StrategyRanking, effort: Effort) -> None:
         _curve(axes, entry, effort)
     axes.set_yscale("log")
     # Scale to the loss after the first few steps: the initial drop would fill the panel.
-    early = []
-    for entry in found.entries:
-        for run in entry.runs.values():
-            early += [point.loss for point in run.points[1:2] if math.isfinite(point.loss)]
+    runs = [run for entry in found.entries for run in entry.runs.values()]
+    early = [point.loss for run in runs for point in run.points[1:2] if math.isfinite(point.loss)]
     axes.set_ylim(top=1.15 * max(early, default=found.target))
     axes.axhline(found.target, color="#606060", linewidth=1, linestyle=":", zorder=1)
     axes.set_xlim(left=0)
@@ -250,7 +240,7 @@ def _curve(axes: Axes, entry: StrategyRuns, effort: Effort) -> None:
     means = [geometric_mean(np.exp(column)) for column in rows.T]
     color, dashes = _look(entry.name)
     middle, low, high = zip(*means, strict=True)
-    axes.plot(grid, middle, color=color, linestyle=dashes, linewidth=1.8)
+    axes.plot(grid, middle, color=color, linestyle=dashes, linewidth=1.8, label=entry.name)
     if len(curves) > 1:
         axes.fill_between(grid, low, high, color=color, alpha=0.13, linewidth=0)
 

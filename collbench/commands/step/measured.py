@@ -34,9 +34,6 @@ LONGEST = 2.0  # approximate maximum seconds of a series: implementations take t
 _HEARTBEAT = 0.5  # seconds between two signs of life in a series
 
 
-# Series of steps.
-
-
 @dataclass(frozen=True)
 class TakenSeries:
     """A raw series: the moments of all ranks on their own clocks."""
@@ -99,26 +96,18 @@ def _host_was_late(enqueued: Sequence[float], own: Taken) -> bool:
     A host that keeps up is ahead by then, and its own time per step is hidden.
     """
     later = range(max(2, len(enqueued) // 2), len(enqueued))
-    waited = 0
-    for number in later:
-        first_done = min(done[number - 1] for _, _, done in own)
-        waited += first_done < enqueued[number]
+    waited = sum(min(done[number - 1] for _, _, done in own) < enqueued[number] for number in later)
     return 2 * waited > len(later)
 
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
     """Disable Python's garbage collector, which would scan the stored moments."""
-    was = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was:
-            gc.enable()
-
-
-# Implementations in turn.
+        gc.enable()
 
 
 def measure(case: Case, names: Sequence[str], platform: Platform, *how: Any) -> Iterator[Result]:
@@ -194,12 +183,9 @@ class _StepCandidate(Candidate):
     def calibrate(self) -> Result | None:
         """*Collective*: find the number of steps that fills a series."""
         sampling, earlier = self._subject.sampling, self._subject.steps.get(self.name)
-        if earlier:
-            self._steps = earlier
-            return None
         duration = SERIES if sampling.region is None else sampling.region
         duration = LONGEST if sampling.steps else duration
-        steps, most = 1, sampling.steps or MOST_STEPS
+        steps, most = earlier or 1, earlier or sampling.steps or MOST_STEPS
         while steps < most:
             tried = [self._subject.series(self._take(steps, "calibration")).seconds for _ in range(2)]
             elapsed = min(tried) * steps  # the faster one: the first may include warm-up

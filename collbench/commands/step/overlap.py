@@ -7,7 +7,7 @@ from statistics import fmean
 from collbench.cases import Case
 from collbench.commands.step.rows import StepPrediction, StepRow
 from collbench.commands.step.scaling import by_round, in_rounds, is_timed
-from collbench.commands.step.work import COMMUNICATE, COMPUTE, SEQUENTIAL, Step, step_of
+from collbench.commands.step.work import COMMUNICATE, COMPUTE, SEQUENTIAL, step_of
 from collbench.results import Result, by_key
 from collbench.stats import Estimate
 from collbench.units import format_seconds, format_size
@@ -23,11 +23,6 @@ class Overlap:
     sequential: StepRow
     compute: StepRow
     communicate: StepRow
-
-    @property
-    def step(self) -> Step:
-        """Return the overlapped step."""
-        return step_of(self.row.case)
 
     def _rounds(self) -> Iterator[tuple[float, float, float, float]]:
         """Yield the seconds of a step in every round: overlapped, sequential, computing alone, communicating alone."""
@@ -112,7 +107,7 @@ def overlaps(results: Iterable[Result]) -> list[Overlap]:
 
 def verdict(fastest: Overlap) -> str:
     """Return a line: the fastest schedule and bucket size, its gain, the bound, and the slowdown of computing."""
-    step, note = fastest.step, str(replace(fastest.row.note, buffers=""))
+    step, note = step_of(fastest.row.case), str(replace(fastest.row.note, buffers=""))
     before, after = format_seconds(fastest.sequential.typical), format_seconds(fastest.row.typical)
     parts = [
         f"{fastest.row.label}: {step.schedule} with buckets of {format_size(step.bucket)} is fastest: "

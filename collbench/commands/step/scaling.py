@@ -23,9 +23,6 @@ _LARGER = 4  # factor of the batch, or micro-batches per synchronisation
 _MOST_REMEDIES = 3  # in a verdict
 
 
-# Seconds of interleaved steps, by round.
-
-
 def in_rounds(values: Sequence[float], rounds: Sequence[int]) -> list[float]:
     """Return the mean of each round, given the number of values in each; the values themselves without rounds."""
     means, start = [], 0
@@ -40,9 +37,6 @@ def by_round(result: StepRow) -> list[float]:
     if isinstance(result, StepPrediction):
         return [result.typical]
     return in_rounds(result.times, result.rounds)
-
-
-# Curves: the rows of a run by implementation and mode, the fewest ranks first.
 
 
 @dataclass(frozen=True)
@@ -83,7 +77,17 @@ class ScalingCurve:
 
 def curves(results: Iterable[Result]) -> list[ScalingCurve]:
     """Return every curve of a scaling run, in the order of its rows; rows without a time are omitted."""
-    return [curve for rows in _passes(results) for curve in _curves_of_pass(rows)]
+    passes: list[list[StepRow]] = [[]]
+    before = 0
+    for result in results:
+        if isinstance(result.case.work, Step):
+            # Ranks go up within a mode, so fewer ranks than before begin the next mode.
+            if result.case.ranks < before:
+                passes.append([])
+            before = result.case.ranks
+            if is_timed(result):
+                passes[-1].append(result)
+    return [curve for rows in passes if rows for curve in _curves_of_pass(rows)]
 
 
 def is_timed(result: Result) -> TypeGuard[StepRow]:
@@ -92,31 +96,12 @@ def is_timed(result: Result) -> TypeGuard[StepRow]:
     return measured or isinstance(result, StepPrediction)
 
 
-def _passes(results: Iterable[Result]) -> Iterator[list[StepRow]]:
-    """Yield the interleaved rows of each mode, from the fewest ranks to the most."""
-    rows: list[StepRow] = []
-    before = 0
-    for result in results:
-        if not isinstance(result.case.work, Step):
-            continue
-        # Ranks go up within a mode, so fewer ranks than before begin the next mode.
-        if result.case.ranks < before and rows:
-            yield rows
-            rows = []
-        before = result.case.ranks
-        if is_timed(result):
-            rows.append(result)
-    if rows:
-        yield rows
-
-
 def _curves_of_pass(rows: Sequence[StepRow]) -> Iterator[ScalingCurve]:
     fewest = min(row.case.ranks for row in rows)
     bases = {row.implementation: row for row in rows if row.case.ranks == fewest}
     for name in dict.fromkeys(row.implementation for row in rows if row.case.ranks > fewest):
-        base = bases.get(name)
-        if base is None and fewest == 1:  # one rank communicates nothing: any implementation's row will do
-            base = next(iter(bases.values()))
+        # One rank communicates nothing: any implementation's row will do.
+        base = bases.get(name, next(iter(bases.values())) if fewest == 1 else None)
         if base is None:
             continue
         more = [row for row in rows if row.implementation == name and row.case.ranks > fewest]
@@ -141,9 +126,6 @@ def _point(base: StepRow, row: StepRow) -> Point:
     low, high = row.band
     # A prediction has no rounds; the longest step is the lowest efficiency.
     return Point(row, Estimate(*(share * base.typical / seconds for seconds in (row.typical, high, low))))
-
-
-# Remedies, computed from the parts of a step.
 
 
 class Remedy(NamedTuple):
@@ -191,13 +173,8 @@ def helpful_remedies(curve: ScalingCurve) -> list[Remedy]:
     return sorted(helpful, key=lambda remedy: -remedy.efficiency)
 
 
-# The verdict in words.
-
-
 def judged(efficiency: Estimate) -> str:
     """Return HEALTHY or POOR if the whole interval is on one side of THRESHOLD, else INCONCLUSIVE."""
-    if not efficiency.known:
-        return INCONCLUSIVE
     if efficiency.low >= THRESHOLD:
         return HEALTHY
     return POOR if efficiency.surely_below(THRESHOLD) else INCONCLUSIVE

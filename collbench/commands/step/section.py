@@ -10,7 +10,7 @@ from collbench.commands.step import trained as strategies
 from collbench.commands.step.overlap import Overlap, overlaps
 from collbench.commands.step.rows import StepPrediction, StepRow, StepTimes, Trained
 from collbench.commands.step.scaling import ScalingCurve, curves
-from collbench.commands.step.stragglers import RankStatistics, costliest, signed, straggler_rows
+from collbench.commands.step.stragglers import RankStatistics, costliest, straggler_rows
 from collbench.commands.step.work import MODES, job_of, step_of
 from collbench.plots.kinds import MOST, Cells, PagePart, Section, TextTable
 from collbench.present.columns import USEFUL, Column
@@ -100,7 +100,7 @@ def _bucket(row: StepResult) -> str:
 
 
 def _exposed(row: StepResult) -> str:
-    return signed(row.overlap.exposed.value if row.overlap else row.result.parts.exposed)
+    return format_seconds(row.overlap.exposed.value if row.overlap else row.result.parts.exposed)
 
 
 _NAMES: Column[StepResult] = Column("", lambda row: row.label, form=f"<{_NAME}", key="implementation")

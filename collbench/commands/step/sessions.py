@@ -121,10 +121,8 @@ def scale_session(
     sweep = replace(sweep, works=(_measured_step(request, platform, sweep),))
     folder = request.folder or usual(sweep, "scale")
     # All sets of ranks take turns, so that machine drift cancels in the ratios of their times.
-    arms = []
-    for count in counts:
-        part = sweep_on(sweep, count, modes)
-        arms.append(Arm((Supervisor(platform, part, folder=folder),), part, counted(count, "rank")))
+    parts = [sweep_on(sweep, count, modes) for count in counts]
+    arms = [Arm((Supervisor(platform, part, folder=folder),), part, counted(part.ranks, "rank")) for part in parts]
     run = Interleaving(platform, arms, scaled_cases(sweep, counts, modes), first=-1)  # the topology of all
     return Session(run, sweep, None, folder)
 
@@ -170,11 +168,9 @@ def overlap_session(request: StepRequest) -> Session:
     # One set of ranks measures all steps, so each form of the step is its own arm.
     supervisor = Supervisor(platform, sweep, folder=folder)
     share = replace(sweep.sampling, budget=sweep.sampling.budget / len(sweep.works))
-    arms = []
-    for way in steps:
-        part = replace(sweep, works=(way,), implementations=way.communicators(sweep.implementations), sampling=share)
-        arms.append(Arm((supervisor,), part))
-    return Session(Interleaving(platform, arms), sweep, None, folder)
+    names = sweep.implementations
+    parts = (replace(sweep, works=(way,), implementations=way.communicators(names), sampling=share) for way in steps)
+    return Session(Interleaving(platform, [Arm((supervisor,), part) for part in parts]), sweep, None, folder)
 
 
 # One step on one number of ranks: late ranks.

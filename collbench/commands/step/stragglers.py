@@ -19,11 +19,10 @@ import numpy as np
 
 from collbench.analysis.bootstrap import memory
 from collbench.commands.step.rows import Series, StepRow, StepTimes
-from collbench.commands.step.work import SEQUENTIAL, Step
+from collbench.commands.step.work import SEQUENTIAL, Step, step_of
 from collbench.results import Result
 from collbench.results.facts import PACED
 from collbench.stats import Estimate
-from collbench.units import format_seconds
 
 NOTABLE = 0.05  # of a step: a smaller cost is not worth a search
 ERROR = 0.01  # probability of naming any rank when none is late
@@ -89,18 +88,13 @@ def straggler_rows(results: Iterable[Result]) -> list[tuple[StepTimes, StepArray
 
     All rows must have the same number of ranks, at least two, and sequential steps.
     """
-    rows = [(result, result.case.work) for result in results if isinstance(result.case.work, Step)]
-    if {step.schedule for _, step in rows} != {SEQUENTIAL} or any(step.mode for _, step in rows):
+    rows = [result for result in results if isinstance(result.case.work, Step)]
+    kinds = {(step_of(result.case).schedule, step_of(result.case).mode, result.case.ranks) for result in rows}
+    if len(kinds) != 1 or kinds.pop()[:2] != (SEQUENTIAL, ""):
         return []
-    if len({result.case.ranks for result, _ in rows}) > 1:
-        return []
-    pairs = []
-    for result, _ in rows:
-        if isinstance(result, StepTimes) and result.right and result.case.ranks > 1:
-            steps = StepArrays.of(result.series)
-            if steps.median > 0:
-                pairs.append((result, steps))
-    return pairs
+    right = [result for result in rows if isinstance(result, StepTimes) and result.right and result.case.ranks > 1]
+    pairs = [(result, StepArrays.of(result.series)) for result in right]
+    return [(result, steps) for result, steps in pairs if steps.median > 0]
 
 
 def scaled_arrays(row: StepTimes) -> StepArrays:
@@ -120,19 +114,15 @@ def scaled_arrays(row: StepTimes) -> StepArrays:
 
 
 def after_others(moments: Floats) -> Floats:
-    """Return by how much each value exceeds the median of its column's other rows; 0 for a single row.
+    """Return by how much each value exceeds the median of its column's other rows; there are at least two rows.
 
     The median of all rows would halve the lateness of one of two ranks.
     """
-    ranks = len(moments)
-    if ranks == 1:
-        return np.zeros_like(moments)
-
     # The median of the others comes from the sorted column, with later positions shifted by one.
     order = moments.argsort(axis=0, kind="stable")
     ordered = np.take_along_axis(moments, order, axis=0)
     ranking = order.argsort(axis=0, kind="stable")
-    low, high = (ranks - 2) // 2, (ranks - 1) // 2
+    low, high = (len(moments) - 2) // 2, (len(moments) - 1) // 2
     below, above = (np.take_along_axis(ordered, at + (at >= ranking), axis=0) for at in (low, high))
     after: Floats = moments - (below + above) / 2
     return after
@@ -157,10 +147,7 @@ def stretches(steps: StepArrays) -> list[slice]:
     desired = max(shortest, round(_REMEMBERED * remembered))
     # Too few stretches decide nothing, so aim at STRETCHES.
     length = max(shortest, min(desired, steps.count // STRETCHES))
-    parts: list[slice] = []
-    for series in steps.slices:
-        parts += split(series, length)
-    return parts
+    return [part for series in steps.slices for part in split(series, length)]
 
 
 class Finding(Enum):
@@ -298,8 +285,3 @@ def _of_step(late: Estimate) -> str:
 def costliest(steps: StepArrays) -> list[RankStatistics]:
     """Return the ranks of a row judged by this row alone, the costliest first."""
     return sorted(straggler_test([steps]), key=lambda rank: rank.cost, reverse=True)
-
-
-def signed(seconds: float) -> str:
-    """Return a possibly negative time as text."""
-    return f"{'-' if seconds < 0 else ''}{format_seconds(abs(seconds))}"

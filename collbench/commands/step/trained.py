@@ -42,13 +42,9 @@ def geometric_mean(values: Iterable[float], error: float = ERROR) -> Estimate:
     logs = [math.log(value) for value in values]
     mean = fmean(logs)
     if len(logs) < 2:
-        return Estimate(_exp(mean))
+        return Estimate(math.exp(mean))
     off = student(1 - error / 2, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
-    return Estimate(_exp(mean), _exp(mean - off), _exp(mean + off))
-
-
-def _exp(power: float) -> float:
-    return math.exp(power) if power < _LARGEST_POWER else math.inf
+    return Estimate(*(math.exp(min(power, _LARGEST_POWER)) for power in (mean, mean - off, mean + off)))
 
 
 @dataclass(frozen=True)
@@ -62,17 +58,13 @@ class StrategyRuns:
     @cached_property
     def goals(self) -> dict[int, LossPoint]:
         """Return the point that reached the target, by seed, for the runs that did."""
-        goals = {}
-        for seed, run in self.runs.items():
-            point = run.reached(self.target)
-            if point and point.batches > 0 and point.seconds > 0:
-                goals[seed] = point
-        return goals
+        reached = {seed: run.reached(self.target) for seed, run in self.runs.items()}
+        return {seed: point for seed, point in reached.items() if point and point.batches > 0 and point.seconds > 0}
 
     @property
     def arrived(self) -> bool:
         """Return whether the target was reached with every seed."""
-        return bool(self.runs) and len(self.goals) == len(self.runs)
+        return len(self.goals) == len(self.runs)
 
     def mean(self, effort: Effort) -> Estimate:
         """Return the mean over seeds of the seconds or steps to the target."""
@@ -148,9 +140,6 @@ def round_up(value: float) -> float:
     """Return the value rounded up to two digits."""
     scale = 10.0 ** (math.floor(math.log10(value)) - 1)
     return float(f"{math.ceil(value / scale - 1e-9) * scale:.6g}")
-
-
-# In words.
 
 
 def ranked_rows(outcome: StrategyRanking) -> list[StrategyRuns]:

@@ -42,13 +42,9 @@ class Step(Work):
     seconds: Duration = 0.0  # of computing in a predicted step, which has no products
     mode: Annotated[str, Meta(pattern="^(weak|strong)?$")] = field(default="", compare=False)  # of a scaling
 
-    def products_of(self, rank: int) -> int:
-        """Return the number of products that a rank computes."""
-        return round(self.products * dict(self.slow).get(rank, 1.0))
-
     def shares(self, parts: int, rank: int) -> Iterator[int]:
         """Yield a rank's products in `parts` consecutive parts; no two parts differ by more than one product."""
-        products = self.products_of(rank)
+        products = round(self.products * dict(self.slow).get(rank, 1.0))
         for part in range(parts):
             yield products * (part + 1) // parts - products * part // parts
 
@@ -121,10 +117,6 @@ class SgdJob(Work):
     def nbytes(self) -> int:
         """Bytes of all weights, or of a gradient."""
         return self.weights * ITEM
-
-    def slowness(self, rank: int) -> float:
-        """Return the factor of a rank's computing."""
-        return dict(self.slow).get(rank, 1.0)
 
     @property
     def words(self) -> tuple[str, ...]:

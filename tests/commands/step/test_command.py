@@ -80,7 +80,7 @@ def test_an_overlap_of_a_described_system_is_predicted(here: Command, tmp_path: 
     said, run = carried_out(here, tmp_path, "step", "overlap", "--on", "dgx-h100", "--out", "out")
     found = overlaps(run.results)
     assert all(isinstance(one.row, StepPrediction) for one in found)
-    hidden = [one.hidden.value for one in sorted(found, key=lambda one: one.step.bucket)]
+    hidden = [one.hidden.value for one in sorted(found, key=lambda one: step_of(one.row.case).bucket)]
     assert hidden == sorted(hidden, reverse=True)
     (answer,) = (line for line in said.splitlines() if line.startswith("answer: "))
     assert "overlap helps" in answer

@@ -27,7 +27,6 @@ from collbench.platforms.layout import buffers, view
 from collbench.results.facts import WeightMismatch
 
 POINTS = 50  # of a loss curve, at most
-_HEARTBEAT = 0.5  # seconds between two signs of life
 
 Weights = NDArray[np.float32]
 HELD_OUT = 1024  # held-out samples, on which the loss is computed
@@ -71,7 +70,7 @@ class Training(ABC):
         self.age = 0  # updates between reading weights and changing them, summed over this rank's steps
         self.weights = first_weights(self.job).copy()
         self._spare = np.empty(self.job.weights, np.float32)
-        self._alive, self._last_sign = alive, 0.0
+        self._alive = alive
 
     @abstractmethod
     def go(self, until: int) -> float:
@@ -94,18 +93,15 @@ class Training(ABC):
         """Compute the gradient of a step of this rank; a slow rank repeats the work and discards it."""
         begun = time.perf_counter()
         inputs, targets = batch(self.job, self.rank, step)
-        more = self.job.slowness(self.rank) - 1
+        more = dict(self.job.slow).get(self.rank, 1.0) - 1
         while more > 0:
             rows = max(1, round(min(1.0, more) * self.job.batch))
             gradient(self.job, weights, inputs[:rows], targets[:rows], self._spare)
             more -= 1
         gradient(self.job, weights, inputs, targets, result)
-        ended = time.perf_counter()
-        self.computed.append(ended - begun)
+        self.computed.append(time.perf_counter() - begun)
         self.gradients += result
-        if ended - self._last_sign > _HEARTBEAT:
-            self._last_sign = ended
-            self._alive()
+        self._alive()
 
     def withdraw(self, result: Weights) -> None:
         """Remove the last gradient, which was too late for the weights."""
