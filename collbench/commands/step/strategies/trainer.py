@@ -27,6 +27,7 @@ from collbench.platforms.layout import buffers, view
 from collbench.results.facts import WeightMismatch
 
 POINTS = 50  # of a loss curve, at most
+_HEARTBEAT = 0.5  # seconds between two signs of life
 
 Weights = NDArray[np.float32]
 HELD_OUT = 1024  # held-out samples, on which the loss is computed
@@ -70,7 +71,7 @@ class Training(ABC):
         self.age = 0  # updates between reading weights and changing them, summed over this rank's steps
         self.weights = first_weights(self.job).copy()
         self._spare = np.empty(self.job.weights, np.float32)
-        self._alive = alive
+        self._alive, self._last_sign = alive, 0.0
 
     @abstractmethod
     def go(self, until: int) -> float:
@@ -99,9 +100,12 @@ class Training(ABC):
             gradient(self.job, weights, inputs[:rows], targets[:rows], self._spare)
             more -= 1
         gradient(self.job, weights, inputs, targets, result)
-        self.computed.append(time.perf_counter() - begun)
+        ended = time.perf_counter()
+        self.computed.append(ended - begun)
         self.gradients += result
-        self._alive()
+        if ended - self._last_sign > _HEARTBEAT:
+            self._last_sign = ended
+            self._alive()
 
     def withdraw(self, result: Weights) -> None:
         """Remove the last gradient, which was too late for the weights."""
