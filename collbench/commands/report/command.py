@@ -33,8 +33,6 @@ from collbench.requests.declared import Opt, Request, takes
 from collbench.requests.words import OfMachine, RunOrPath, RunsNodes, runs_of
 from collbench.runfile.store import Run
 
-LARGEST = 1_500_000
-"""Bytes of a page, except for dozens of runs."""
 ROWS = 700_000
 """Bytes of all rows together; the page names the number of rows left out."""
 PICTURES = 500_000
