@@ -5,7 +5,8 @@ curves.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from statistics import geometric_mean
 from typing import Any, NamedTuple
@@ -182,21 +183,20 @@ def _alone(rows: Sequence[Timed]) -> str:
     return f"{case.title}: {last.implementation} {'should take' if last.predicted else 'takes'} {times}{rate}"
 
 
+@dataclass
 class Anchors:
     """Unique anchors of plain letters, which depend only on the texts."""
 
-    def __init__(self, taken: Iterable[str] = SECTIONS) -> None:
-        """Start with the names of the page's parts."""
-        self._taken = set(taken)
+    taken: set[str]  # at first the names of the page's parts
 
     def new(self, *words: str) -> str:
         """Return an anchor made of these words, numbered if it is used."""
         plain = re.sub("[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")[:_LONGEST_ANCHOR] or "figure"
         name, count = plain, 1
-        while name in self._taken:
+        while name in self.taken:
             count += 1
             name = f"{plain}-{count}"
-        self._taken.add(name)
+        self.taken.add(name)
         return name
 
 

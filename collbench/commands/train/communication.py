@@ -175,10 +175,8 @@ def gradient_window(stage_backward: V, stage_forward: V, own_layers: V, overlapp
 
 def gradient_exposed(gradient_seconds: V, expert_gradient_seconds: V, gradient_window: V, own_layers: V) -> V:
     """Return the exposed seconds of gradient collectives: the time beyond the window, but at least the last layer's."""
-    return maximum(
-        (gradient_seconds + expert_gradient_seconds) / own_layers,
-        gradient_seconds + expert_gradient_seconds - gradient_window,
-    )
+    sent = gradient_seconds + expert_gradient_seconds
+    return maximum(sent / own_layers, sent - gradient_window)
 
 
 def contention(gradient_seconds: V, expert_gradient_seconds: V, gradient_window: V, slowing: V) -> V:
