@@ -133,7 +133,7 @@ def test_all_that_holds_times_against_a_system_takes_the_nodes_of_the_log() -> N
     assert "network cards" in str(roofline(run, row.case, "dgx-h100"))
     curve, *_ = collbench.check(run=run, on="dgx-h100").curves
     assert curve.against == "DGX H100, 2 nodes of 4 GPUs"
-    (verdict, _) = analysed(SafeRun("log", run, (), run.results), "dgx-h100").verdicts
+    (verdict, _) = analysed(SafeRun("log", run, run.results), "dgx-h100").verdicts
     assert verdict.word is curve.word
     measured = replace(run, header=Header.from_json({"topology": {"platform": "gpu", "ranks": 8, "nodes": 2}}))
     assert stated_nodes(files.load("dgx-h100"), measured) == 2
@@ -150,7 +150,7 @@ def test_of_a_trimmed_list_the_number_of_nodes_is_not_known_and_that_is_said() -
         assert "--nodes 2" not in hint(run), kept
         assert checked(run, on="dgx-h100").line.count("incomplete") == 1, kept
         assert "incomplete" in collbench.check(run=run, on="dgx-h100").line, kept
-        notes = analysed(SafeRun("log", run, (), run.results), "dgx-h100").notes
+        notes = analysed(SafeRun("log", run, run.results), "dgx-h100").notes
         assert any("incomplete" in note for note in notes), kept
         stated = checked(run, on="dgx-h100", nodes=4)
         assert (stated.nodes, stated.hint) == (4, ""), kept
@@ -205,7 +205,7 @@ def test_ranks_that_share_a_gpu_are_held_against_no_system() -> None:
             assert {curve.remark.count("--reference RUN") for curve in result.curves} <= {0, 1}
             assert "--reference RUN" in result.curves[0].remark
             assert "--reference RUN" in collbench.check(run=run, on=on).line
-            found = analysed(SafeRun("run", run, (), run.results), on)
+            found = analysed(SafeRun("run", run, run.results), on)
             assert found.system is None
             assert "--reference RUN" in found.why_not
             with pytest.raises(UsageError, match="share a GPU"):
@@ -249,7 +249,7 @@ def test_hosts_of_unlike_numbers_of_ranks_are_held_against_no_system(hosts: tupl
         assert "--nodes" not in hint(run)
         assert "--reference RUN" in hint(run)
         assert {curve.against for curve in collbench.check(run=run, on="dgx-h100").curves} == {""}
-        assert analysed(SafeRun("log", run, (), run.results), "dgx-h100").system is None
+        assert analysed(SafeRun("log", run, run.results), "dgx-h100").system is None
     rack = spread_over(4, 3, gpu="NVIDIA GB200")
     assert checked(rack, on="gb200-nvl72").compared.endswith("1 rack of 7 GPUs"), "trays are no nodes"
 
@@ -278,7 +278,7 @@ def test_ranks_that_a_system_has_no_room_for_are_held_against_none(tmp_path: Pat
         assert told in result.line
         assert result.rows == len(run.results)
         assert checked(run, on=on, nodes=nodes).compared, "as the user says"
-        assert analysed(SafeRun("log", run, (), run.results), on).system is None
+        assert analysed(SafeRun("log", run, run.results), on).system is None
     counted = {"platform": "gpu", "ranks": 11, "nodes": 2, "name": "11 x NVIDIA H100 on 2 nodes"}
     odd = replace(spread_over(8, 3), header=Header.from_json({"topology": counted}))
     assert "11 ranks cannot be spread evenly over 2" in checked(odd, on="dgx-h100").line

@@ -25,7 +25,6 @@ from collbench.topology.files import to_toml
 from collbench.topology.system import System
 
 _MOST_CURVES = 40  # fitted and judged curves of a run, each of which takes a part of a second
-_MOST_UNREAD = 100  # shown rows of a file that are no results
 _LONGEST = 300  # characters of a text
 _MOST_GPUS = 1024  # of a header's machine; the analysis takes pairs of them
 
@@ -36,26 +35,17 @@ class SafeRun:
 
     label: str  # unique in the report
     run: Run
-    odd: tuple[Result, ...]  # checked results without a time
-    every: tuple[Result, ...]  # usable and odd results, in the file's order
-
-    @property
-    def unread(self) -> tuple[str, ...]:
-        """Lines and reasons of rows that are no results, up to a limit."""
-        return self.run.left_out[:_MOST_UNREAD]
-
-    @property
-    def machine(self) -> str:
-        """Name of the machine in the header."""
-        return self.run.header.topology.name or "unknown topology"
+    every: tuple[Result, ...]  # all results in the file's order, also unusable ones
 
 
-def safe_text(value: object, longest: int = _LONGEST) -> str:
-    """Return any value as one line of printable text with a limited length."""
-    try:
-        return text(value if isinstance(value, str) else repr(value), longest)
-    except (ValueError, RecursionError):  # integers of more digits than Python writes; nests too deep
-        return "(not shown)"
+def safe_text(value: str, longest: int = _LONGEST) -> str:
+    """Return one line of printable text with a limited length."""
+    return text(value, longest)
+
+
+def untimed(result: Result) -> bool:
+    """Return whether a checked result has no time, which makes it unusable."""
+    return isinstance(result, Observed) and not result.wrong and not any(result.times)
 
 
 def safe_runs(runs: Sequence[Run]) -> list[SafeRun]:
@@ -69,14 +59,10 @@ def safe_runs(runs: Sequence[Run]) -> list[SafeRun]:
     for number, (run, name) in enumerate(zip(runs, names, strict=True), 1):
         label = f"{name} ({names[:number].count(name)})" if names.count(name) > 1 else name
         every: list[Result] = []
-        usable: list[Result] = []
-        odd: list[Result] = []
         for result in run.results:
-            row = replace(result, implementation=safe_text(result.implementation, 60) or "(no name)")
-            untimed = isinstance(row, Observed) and not row.wrong and not any(row.times)
-            every.append(row)
-            (odd if untimed else usable).append(row)
-        safe.append(SafeRun(label, replace(run, results=tuple(usable)), tuple(odd), tuple(every)))
+            every.append(replace(result, implementation=safe_text(result.implementation, 60) or "(no name)"))
+        usable = tuple(result for result in every if not untimed(result))
+        safe.append(SafeRun(label, replace(run, results=usable), tuple(every)))
     return safe
 
 
@@ -105,7 +91,7 @@ class AnalysedRun(SafeRun):
     @property
     def machine(self) -> str:
         """The machine's name in the header, with nodes and GPUs of the system unless the name has them."""
-        name, system = super().machine, self.system
+        name, system = self.run.header.topology.name or "unknown topology", self.system
         if not system or not self.placed or " nodes" in name or (system.nodes == 1 and f"{system.ranks} " in name):
             return name
         return f"{name}, {spread(system, system)}"

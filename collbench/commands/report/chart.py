@@ -12,7 +12,7 @@ from collbench.algorithms import is_library, libraries
 from collbench.analysis.crossover import buffers_in_words, handicaps
 from collbench.analysis.roofline import share_in_words
 from collbench.cases import Case
-from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
+from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text, untimed
 from collbench.commands.report.sections import Anchors, statuses
 from collbench.plots.kinds import Section, section_of
 from collbench.plots.panels import share_a_device
@@ -80,7 +80,7 @@ def all_rows(runs: Sequence[SafeRun], commands: Sequence[Section], room: int) ->
             if room < 0:
                 break
             rows.append(row)
-    every = sum(len(run.every) + len(run.unread) for run in runs)
+    every = sum(len(run.every) + len(run.run.left_out) for run in runs)
 
     filled = sorted({column for row in rows for column, number in enumerate(row.numbers) if number})
     few = []
@@ -99,16 +99,15 @@ def _rows(
     run: SafeRun, commands: Sequence[Section], several_runs: bool, several_operations: bool
 ) -> Iterable[ReportRow]:
     """Yield the rows of a run; they name run and operation only if the table has several."""
-    odd = set(map(id, run.odd))
     references = _references(run.run.results)
     for result in run.every:
-        status, numbers, words = _cells(run, commands, result, id(result) in odd, references)
+        status, numbers, words = _cells(run, commands, result, references)
         size = format_size(result.case.nbytes) if 0 <= result.case.nbytes < 2**70 else "?"
         title = safe_text(result.case.title, 120) if several_operations else ""
         about = ", ".join(filter(None, (run.label if several_runs else "", title)))
         yield ReportRow(result.label, about, size, numbers, words, status)
     label = run.label if several_runs else ""
-    for why in run.unread:
+    for why in run.run.left_out:
         yield ReportRow("?", label, "?", (), f"not usable: line {why}", "bad")
 
 
@@ -119,10 +118,10 @@ def _references(results: Iterable[Result]) -> dict[Case, Timed]:
 
 
 def _cells(
-    run: SafeRun, commands: Sequence[Section], result: Result, odd: bool, references: dict[Case, Timed]
+    run: SafeRun, commands: Sequence[Section], result: Result, references: dict[Case, Timed]
 ) -> tuple[str, tuple[str, ...], str]:
     """Return a row's status, its numbers, and its check, or the reason if there are no numbers."""
-    if odd:
+    if untimed(result):
         return "bad", (), "not usable: checked, but not timed"
     if result.problem:
         return "bad" if result.outcome.bad else "plain", (), safe_text(result.problem, 310)
@@ -179,9 +178,7 @@ def chart_of(runs: Sequence[AnalysedRun], anchors: Anchors) -> dict[str, Any]:
         views = [view for view in VIEWS if kind.collective.sized or view != "bandwidth"]
         figure["anchors"] = {view: anchors.new(view, figure["title"]) for view in views}
 
-    compared = []
-    for run in runs:
-        compared += [row.label for row in timed(run.run.results) if is_library(row.implementation)]
+    compared = [row.label for run in runs for row in timed(run.run.results) if is_library(row.implementation)]
     return {
         "runs": [{"label": run.label, "machine": run.machine, "status": " and ".join(statuses(run))} for run in runs],
         "libraries": list(dict.fromkeys([*compared, *libraries()])),

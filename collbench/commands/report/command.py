@@ -33,8 +33,6 @@ from collbench.requests.declared import Opt, Request, takes
 from collbench.requests.words import OfMachine, RunOrPath, RunsNodes, runs_of
 from collbench.runfile.store import Run
 
-LARGEST = 1_500_000
-"""Bytes of a page, except for dozens of runs."""
 ROWS = 700_000
 """Bytes of all rows together; the page names the number of rows left out."""
 PICTURES = 500_000
@@ -120,7 +118,7 @@ def build(runs: Sequence[Run], name: str | None = None, nodes: int | None = None
 def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
     commands = sections_of({type(result).__name__ for run in runs for result in run.run.results})
     titles = {**SECTIONS, **{section.name: section.title for section in commands}}
-    anchors = Anchors(titles)
+    anchors = Anchors({*titles})
     chart = chart_of(runs, anchors)
 
     # Each command's part of each run has the same room for pictures.

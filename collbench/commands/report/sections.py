@@ -5,18 +5,18 @@ curves.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from statistics import geometric_mean
 from typing import Any, NamedTuple
 
 from collbench.algorithms import references
 from collbench.analysis import crossover
-from collbench.analysis.crossover import contests, format_span, in_words, rivals, unsure_rivals, winners
 from collbench.analysis.fit import COLUMNS, pieces_in_words
 from collbench.analysis.headers import several_machines
 from collbench.analysis.interconnects import InterconnectTable, left_out, of_run, tables
-from collbench.analysis.judgement import Correctness, Word, not_judged, overall
+from collbench.analysis.judgement import Correctness, Word, not_judged, overall, shortened
 from collbench.analysis.machine import discovered
 from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
 from collbench.errors import CollbenchError
@@ -25,7 +25,7 @@ from collbench.present.figures import page_svg
 from collbench.results import Timed, by_key
 from collbench.runfile.store import INTERRUPTED, Run, scatter_in_words
 from collbench.topology import render
-from collbench.units import format_rate, format_seconds, format_size
+from collbench.units import counted, format_rate, format_seconds, format_size
 
 FIRST = 6  # sentences of a command's part that move into the verdict
 
@@ -64,13 +64,14 @@ def title_of(runs: Sequence[AnalysedRun], commands: Sequence[Section]) -> str:
             section = section_of(result, commands)
             subjects.append(section.subject if section and section.subject else result.case.collective.name)
     machines = [run.machine for run in runs]
-    return f"{listed(subjects) or 'collectives'}: {listed(machines, '; ')}"
+    words = shortened([*dict.fromkeys(subjects)]) or "collectives"
+    return f"{words}: {shortened([*dict.fromkeys(machines)], '; ')}"
 
 
 def about(run: AnalysedRun) -> dict[str, Any]:
     """Return the lines on a run below the title: claims, origins of its numbers, missing parts, facts."""
     header = run.run.header
-    facts = [f"{len(run.every):,} row{'' if len(run.every) == 1 else 's'}"]
+    facts = [counted(len(run.every), "row")]
     ranks = sorted({result.case.ranks for result in run.every})
     if len(ranks) > 1:
         facts.append(f"on {ranks[0]:,} to {ranks[-1]:,} ranks")
@@ -99,8 +100,8 @@ def _claims(run: AnalysedRun) -> list[Claim]:
     if not correctness.total:
         return [Claim("Results", "UNKNOWN", "not judged: nothing was measured")]
     lost = [reason for reason in (run.run.cut_off, run.run.unread) if reason]
-    if run.odd:
-        lost.append(f"{len(run.odd)} not usable, without a time")
+    if untimed := len(run.every) - len(run.run.results):
+        lost.append(f"{untimed} not usable, without a time")
     word = Word.UNKNOWN if correctness.unchecked or lost else Word.OK
     sentence = safe_text("; ".join([correctness.in_words(), *lost]), 600)
     return [Claim("Results", (Word.WRONG if correctness.faults else word).value, sentence), _speed(run)]
@@ -182,21 +183,20 @@ def _alone(rows: Sequence[Timed]) -> str:
     return f"{case.title}: {last.implementation} {'should take' if last.predicted else 'takes'} {times}{rate}"
 
 
+@dataclass
 class Anchors:
     """Unique anchors of plain letters, which depend only on the texts."""
 
-    def __init__(self, taken: Iterable[str] = SECTIONS) -> None:
-        """Start with the names of the page's parts."""
-        self._taken = set(taken)
+    taken: set[str]  # at first the names of the page's parts
 
     def new(self, *words: str) -> str:
         """Return an anchor made of these words, numbered if it is used."""
         plain = re.sub("[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")[:_LONGEST_ANCHOR] or "figure"
         name, count = plain, 1
-        while name in self._taken:
+        while name in self.taken:
             count += 1
             name = f"{plain}-{count}"
-        self._taken.add(name)
+        self.taken.add(name)
         return name
 
 
@@ -206,23 +206,14 @@ def by_run(analysed: Sequence[AnalysedRun], part_of: Callable[[AnalysedRun], Pag
     return [(label, part) for label, part in parts if any(part)]
 
 
-def listed(names: Iterable[str], between: str = ", ") -> str:
-    """Return the first three different names, and the number of the others."""
-    different = list(dict.fromkeys(names))
-    more = f" and {len(different) - 3} more" if len(different) > 3 else ""
-    return between.join(different[:3]) + more
-
-
 def said(analysed: AnalysedRun, section: Section, room: int, anchors: Anchors) -> PagePart:
     """Return a command's part of a run: tables with anchors, and pictures of at most *room* bytes."""
     part = section.part(analysed.run.results)
-    drawn: list[Picture] = []
-    left_out = 0
-    if part.tables and section.drawn:
-        drawn, left_out = _pictures(analysed.run, section.rows, room, anchors)
+    shown = part.tables and section.drawn
+    drawn, left_out = _pictures(analysed.run, section.rows, room, anchors) if shown else ([], 0)
     words = [safe_text(line, 600) for line in part.words[:MOST]]
-    shown = part.tables[:MOST]
-    tables = [(anchors.new(section.name, table.caption) if table.linked else "", table) for table in shown]
+    listed = part.tables[:MOST]
+    tables = [(anchors.new(section.name, table.caption) if table.linked else "", table) for table in listed]
     return PagePart(words, tables, drawn, left_out)
 
 
@@ -248,15 +239,15 @@ def _pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> 
 
 def crossovers(analysed: AnalysedRun) -> PagePart:
     """Return tables of the fastest implementations by size, and sentences on hand-written ones against the library."""
-    timed = rivals(analysed.run.results)
+    timed = crossover.rivals(analysed.run.results)
     rows_of = by_key(timed, lambda row: row.case.kind)
     fastest = []
-    for case, ranges in winners(timed, unsure_rivals(analysed.run.results)):
+    for case, ranges in crossover.winners(timed, crossover.unsure_rivals(analysed.run.results)):
         # A single implementation has no table.
         if len({row.implementation for row in rows_of[case.kind]}) > 1:
-            rows = [(format_span(span.first, span.last), " or ".join(span.names)) for span in ranges]
+            rows = [(crossover.format_span(span.first, span.last), " or ".join(span.names)) for span in ranges]
             fastest.append(TextTable(f"Fastest: {case.title}", ("size", "implementation"), rows))
-    words = [in_words(contest) for contest in contests(timed, references())]
+    words = [crossover.in_words(contest) for contest in crossover.contests(timed, references())]
     left_out = max(0, len(words) - MOST) + max(0, len(fastest) - _MOST_TABLES)
     return PagePart(words[:MOST], fastest[:_MOST_TABLES], left_out=left_out)
 

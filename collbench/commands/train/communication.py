@@ -86,35 +86,26 @@ def stage_exposed(stage_once: V, chunks: V, hidden_pipeline: V) -> V:
     return 2 * chunks * stage_once * (1 - hidden_pipeline)
 
 
-def layer_gathered(dense_parameters: V, own_layers: V, element: V) -> V:
-    """Return the bytes of a layer's weights without experts."""
-    return element * dense_parameters / own_layers
-
-
-def experts_gathered(expert_parameters: V, own_layers: V, element: V) -> V:
-    """Return the bytes of a layer's experts on a GPU."""
-    return element * expert_parameters / own_layers
-
-
 def gather_once(
-    network: V, layer_gathered: V, experts_gathered: V, shards: V, expert_shards: V, expert: V, data_stride: V,
-    shard: V, gather_rate: V,
+    network: V, layer_parameters: V, layer_experts: V, tensor: V, shards: V, expert_shards: V, expert: V,
+    data_stride: V, shard: V, gather_rate: V, element: V,
 ) -> V:  # fmt: skip
     """Return the seconds of gathering a layer's weights; 0 if they are not sharded."""
-    layer = network.time("allgather", layer_gathered, shards, data_stride)
-    experts = network.time("allgather", experts_gathered, expert_shards, data_stride * expert)
-    return where(shard >= 3, maximum(layer + experts, (layer_gathered + experts_gathered) / gather_rate), 0)
+    dense = layer_parameters / tensor
+    layer = network.time("allgather", element * dense, shards, data_stride)
+    experts = network.time("allgather", element * layer_experts, expert_shards, data_stride * expert)
+    return where(shard >= 3, maximum(layer + experts, element * (dense + layer_experts) / gather_rate), 0)
 
 
 def scatter_once(
-    network: V, layer_gathered: V, experts_gathered: V, gradient_bytes: V, shards: V, expert_shards: V, expert: V,
-    data_stride: V, shard: V, gather_rate: V, element: V,
+    network: V, layer_parameters: V, layer_experts: V, tensor: V, gradient_bytes: V, shards: V, expert_shards: V,
+    expert: V, data_stride: V, shard: V, gather_rate: V,
 ) -> V:  # fmt: skip
     """Return the seconds of a layer's reduce-scatter of gradients; 0 if they are not sharded."""
-    layer = network.time("reducescatter", layer_gathered * gradient_bytes / element, shards, data_stride)
-    expert_bytes = experts_gathered * gradient_bytes / element
-    experts = network.time("reducescatter", expert_bytes, expert_shards, data_stride * expert)
-    taken = (layer_gathered + experts_gathered) * gradient_bytes / element / gather_rate
+    dense = layer_parameters / tensor
+    layer = network.time("reducescatter", gradient_bytes * dense, shards, data_stride)
+    experts = network.time("reducescatter", gradient_bytes * layer_experts, expert_shards, data_stride * expert)
+    taken = gradient_bytes * (dense + layer_experts) / gather_rate
     return where(shard >= 2, maximum(layer + experts, taken), 0)
 
 
@@ -184,10 +175,8 @@ def gradient_window(stage_backward: V, stage_forward: V, own_layers: V, overlapp
 
 def gradient_exposed(gradient_seconds: V, expert_gradient_seconds: V, gradient_window: V, own_layers: V) -> V:
     """Return the exposed seconds of gradient collectives: the time beyond the window, but at least the last layer's."""
-    return maximum(
-        (gradient_seconds + expert_gradient_seconds) / own_layers,
-        gradient_seconds + expert_gradient_seconds - gradient_window,
-    )
+    sent = gradient_seconds + expert_gradient_seconds
+    return maximum(sent / own_layers, sent - gradient_window)
 
 
 def contention(gradient_seconds: V, expert_gradient_seconds: V, gradient_window: V, slowing: V) -> V:

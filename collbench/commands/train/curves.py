@@ -65,9 +65,7 @@ def group_of(ranks: int, stride: int, gpus: int) -> GpuGroup:
 def part_of(system: System, group: GpuGroup) -> System:
     """Return a group's share of a system while all other groups of its kind communicate."""
     inside, nodes = group.inside, group.nodes
-    node = system.of(1)
-    if inside < system.gpus:
-        node = node.part(inside)
+    node = system.part(inside)
     if nodes == 1:
         return node
     nics = system.nics
@@ -85,17 +83,16 @@ def placed(system: System, gpus: int) -> System:
     It uses whole nodes, or the most GPUs per node that divide the job evenly.  UsageError if the system is too small.
     """
     if gpus <= system.gpus:
-        return system.of(1) if gpus == system.gpus else system.of(1).part(gpus)
+        return system.part(gpus)
     gpus_per_node = next(count for count in range(system.gpus, 0, -1) if gpus % count == 0)
     if gpus_per_node == 1 and system.gpus > 1:
         whole = gpus // system.gpus * system.gpus
         raise UsageError(
             f"--gpus {gpus} cannot be divided among nodes of {system.gpus} GPUs; give {whole} or {whole + system.gpus}"
         )
-    if gpus_per_node < system.gpus:
-        # The job's GPUs in a node share all its network cards.
-        system = replace(system.of(1).part(gpus_per_node), nics=system.nics, tiers=system.tiers)
-    return system.of(gpus // gpus_per_node)
+    # The job's GPUs in a node share all its network cards.
+    node = replace(system.part(gpus_per_node), nics=system.nics, tiers=system.tiers)
+    return node.of(gpus // gpus_per_node)
 
 
 class ModelCurves:

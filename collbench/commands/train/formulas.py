@@ -180,19 +180,14 @@ def dense_parameters(own_layers: V, layer_parameters: V, tensor: V) -> V:
     return own_layers * layer_parameters / tensor
 
 
-def expert_parameters(own_layers: V, routed_parameters: V, tensor: V, expert: V) -> V:
+def expert_parameters(own_layers: V, layer_experts: V) -> V:
     """Return the parameters of the stage's routed experts on a GPU."""
-    return own_layers * routed_parameters / (tensor * expert)
+    return own_layers * layer_experts
 
 
 def end_parameters(pipeline: V, embedding: V, output: V, tensor: V) -> V:
     """Return the parameters of embedding and output on a GPU: the larger one, or both if there is one stage."""
     return where(pipeline > 1, maximum(embedding, output), embedding + output) / tensor
-
-
-def replicas(data: V, context: V) -> V:
-    """Return the number of GPUs with the same weights before sharding."""
-    return data * context
 
 
 def shards(hybrid: V, replicas: V, node_replicas: V) -> V:
@@ -297,16 +292,6 @@ def buffers(
         + where(pipeline > 1, 2 * element * tokens * hidden, 0)
         + where(gpus > 1, process, 0)
     )
-
-
-def context_memory(process: V) -> V:
-    """Return the bytes of the process itself: CUDA's context and libraries."""
-    return process
-
-
-def fragments(reserve: V, capacity: V) -> V:
-    """Return the bytes reserved for memory fragments too small to use."""
-    return reserve * capacity
 
 
 def needed(

@@ -6,7 +6,7 @@ Tables show a layout's name, such as tp8 pp16 dp8 v2 mb1 zero1 full.  --layout a
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, product
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -70,12 +70,6 @@ def _usual(chunks: int) -> str:
 _SIZES = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert", "v": "chunks"}
 _COUNTS = _SIZES | {"dp": "data", "mb": "micro"}
 _FLAGS = {"sp": "sequential", "offload": "offload"}
-_WORDS: Mapping[str, tuple[str, ...]] = {
-    "sharding": tuple(SHARDINGS),
-    "recompute": RECOMPUTE,
-    "schedule": SCHEDULES,
-    "placement": PLACEMENTS,
-}
 Choices = Mapping[str, int | str | bool]
 
 
@@ -100,11 +94,11 @@ def _meaning(word: str) -> tuple[str, int | str | bool]:
     flag = re.fullmatch(r"(no-)?([a-z]+)", word)
     if flag and flag[2] in _FLAGS:
         return _FLAGS[flag[2]], not flag[1]
-    for name, words in _WORDS.items():
+    for name, words in CODES.items():
         if word in words:
             return name, word
-    choices = [*(f"{short}N" for short in _COUNTS), *_FLAGS, *chain.from_iterable(_WORDS.values())]
-    raise unknown("word of a layout", word, choices)
+    named = [choice for words in CODES.values() for choice in words if isinstance(choice, str)]
+    raise unknown("word of a layout", word, [*(f"{short}N" for short in _COUNTS), *_FLAGS, *named])
 
 
 def layout_of(name: str) -> Layout:

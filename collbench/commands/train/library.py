@@ -123,19 +123,17 @@ class TrainingPlan(Shown):
         case = rows[0].case
         kinds = (case.collective,), (case.nbytes,), (case.dtype,), (case.redop,), case.ranks, ("nccl",)
         sweep = Sweep(*kinds, in_place=True, spin="auto", bind="core", sampling=Sampling())
-        return Session(Predicted(self._topology(), rows), sweep, launched(), folder, modelled=True)
+        curves, ranks = self.plan.setting.curves, self.plan.setting.job.gpus
+        topology = TopologyPart(
+            name=self.title, platform="gpu", ranks=ranks, model=True, system=curves.system, curves=curves.origin
+        )
+        return Session(Predicted(topology, rows), sweep, launched(), folder, modelled=True)
 
     def run(self, out: Path | str | None = None) -> Run:
         """Return the plan as a run; store it in the new folder *out* if given, UsageError if that fails."""
         with self.session(Path(out) if out else None) as session:
             list(session.run())
         return session.as_run()
-
-    def _topology(self) -> TopologyPart:
-        curves, ranks = self.plan.setting.curves, self.plan.setting.job.gpus
-        return TopologyPart(
-            name=self.title, platform="gpu", ranks=ranks, model=True, system=curves.system, curves=curves.origin
-        )
 
 
 @takes(TrainRequest)

@@ -2,14 +2,12 @@
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import msgspec
 
 from collbench.errors import UsageError, unknown
 from collbench.host.sanitize import read_toml
@@ -261,13 +259,12 @@ def parse_count(value: Any, where: str) -> float:
     return float(match[1]) * _SUFFIXES[match[2]]
 
 
-TOKENS_A_PARAMETER = 20
-"""Default length of a run (Hoffmann et al. 2022, arXiv:2203.15556, table A3: about 20 at every size)."""
-
-
 def usual_tokens(model: Model) -> float:
-    """Return the default tokens of a run: as published, or 20 per active parameter."""
-    return model.trained or TOKENS_A_PARAMETER * model.active
+    """Return the default tokens of a run: as published, or 20 per active parameter.
+
+    Source: Hoffmann et al. 2022, arXiv:2203.15556, table A3, which has about 20 at every size.
+    """
+    return model.trained or 20 * model.active
 
 
 class Optimiser(NamedTuple):
@@ -297,13 +294,12 @@ class Stack:
     bucket: float = inf  # bytes of gradients per message
     tensors: int = 0  # messages per layer with sharded states; 0: in buckets as well
     gather_rate: float = inf  # bytes/s at which a GPU can take up a sharded layer, on any network
-    # Allowed layout choices, where these are not all.
-    options: Mapping[str, tuple[int | str | bool, ...]] = field(default_factory=dict)
+    options: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # allowed layout choices, where not all are
 
 
 _SOFTWARE = tomllib.loads(Path(__file__).with_name("software.toml").read_text(encoding="utf-8"))
 OPTIMISERS = {name: Optimiser(*counts) for name, counts in _SOFTWARE["optimisers"].items()}
-STACKS = {name: msgspec.convert(stack, Stack) for name, stack in _SOFTWARE["stacks"].items()}
+STACKS = {name: Stack(**stack) for name, stack in _SOFTWARE["stacks"].items()}
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,6 @@ from msgspec import Meta
 from collbench.results.base import FromModel, Timed
 from collbench.units import Duration, Seconds
 
-PURPOSES = ("layout", "scale", "interconnect", "cost")
-"""The purpose of a plan: best layout, scaling, best system, or cost."""
-
 PART_WORDS = {"end_activations": "embedding and output", "context_memory": "CUDA context"}
 """Descriptions of parts of a step or of memory, where the name alone is unclear."""
 
@@ -34,7 +31,7 @@ class PlannedStep(FromModel, Timed, frozen=True, tag="planned"):
 
     SHOWN = ("implementation", "typical", "low", "high", "utilisation", "needed")
 
-    purpose: Annotated[str, Meta(pattern=f"^({'|'.join(PURPOSES)})$")]
+    purpose: Annotated[str, Meta(pattern="^(layout|scale|interconnect|cost)$")]
     system: str  # of the planned run
     parts: _SecondsByPart  # seconds of the step by part
     memory: _BytesByPart  # bytes of a GPU by part
@@ -42,9 +39,7 @@ class PlannedStep(FromModel, Timed, frozen=True, tag="planned"):
     low: Duration
     high: Seconds
     tokens: Annotated[float, Meta(gt=0, le=1e30)]  # of a step, all GPUs together
-    utilisation: Annotated[
-        float, Meta(ge=0, le=10)
-    ]  # MFU: share of the data sheet's FLOP/s, possibly of a slower precision
+    utilisation: Annotated[float, Meta(ge=0, le=10)]  # MFU: share of the data sheet's 16-bit FLOP/s
     price: Annotated[float, Meta(ge=0, le=1e9)] = 0.0  # of a GPU-hour; 0: unknown
     total: Annotated[float, Meta(ge=0, le=1e30)] = 0.0  # tokens of the whole run; 0: unknown
     currency: Annotated[str, Meta(pattern="^([A-Z]{3})?$")] = ""  # ISO 4217 code of the price; empty: unknown

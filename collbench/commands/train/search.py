@@ -156,9 +156,6 @@ GROUPED = ("tensor", "pipeline", "context", "expert", "data")
 EQUAL = 0.01
 """Relative difference below which predicted steps count as equal."""
 
-SMALLER: Choices = {"sharding": "zero3", "recompute": "full", "offload": True}
-"""The choices with the smallest memory."""
-
 
 @dataclass(frozen=True)
 class Plan(Shown):
@@ -232,9 +229,10 @@ def best_of(given: PlanSetting, fixed: Choices) -> PlannedStep:
 def _what_fits(given: PlanSetting, fixed: Choices) -> str:
     """Return remedies: fewer fixed choices, another optimiser, newer software, or more GPUs."""
     ways = []
-    for name, smaller in SMALLER.items():
-        relaxed = {**fixed, name: smaller}
-        if fixed.get(name, smaller) != smaller and _fits(given, relaxed):
+    smallest: dict[str, Any] = {"sharding": "zero3", "recompute": "full", "offload": True}
+    for name, choice in smallest.items():
+        relaxed = {**fixed, name: choice}
+        if fixed.get(name, choice) != choice and _fits(given, relaxed):
             ways.append(f'--layout "{in_words(relaxed)}"')
     if fixed and not ways and _fits(given, {}):
         ways.append("another --layout")

@@ -68,22 +68,19 @@ def columns(names: str) -> list[Column[PlannedStep]]:
 
 
 class Scaled(NamedTuple):
-    """Plans by number of GPUs, and the rate of the first."""
+    """Plans by number of GPUs."""
 
     rows: tuple[PlannedStep, ...]
-    base: float  # tokens per GPU and second
 
     def efficiency(self, row: PlannedStep) -> float:
         """Return the rate of a plan over that of the fewest GPUs."""
-        return rate(row) / self.base
+        return rate(row) / rate(self.rows[0])
 
 
 def scaled(rows: Sequence[PlannedStep]) -> Scaled | None:
     """Return the plans by number of GPUs; None for fewer than two numbers."""
-    ordered = sorted(rows, key=lambda row: row.gpus)
-    if len({row.gpus for row in ordered}) < 2:
-        return None
-    return Scaled(tuple(ordered), rate(ordered[0]))
+    ordered = Scaled(tuple(sorted(rows, key=lambda row: row.gpus)))
+    return ordered if len({row.gpus for row in rows}) > 1 else None
 
 
 def front(rows: Sequence[PlannedStep]) -> list[PlannedStep]:

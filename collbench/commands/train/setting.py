@@ -1,7 +1,7 @@
 """The setting of a plan: job, machine, and the inputs of formulas."""
 
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +105,7 @@ def inputs(given: PlanSetting) -> dict[str, Any]:
     more = "layer_parameters routed_parameters embedding output routed"
     return {
         **{name: getattr(model, name) for name in (*names.split(), *more.split())},
-        **{field.name: getattr(stack, field.name) for field in fields(stack) if field.name != "options"},
+        **{name: value for name, value in vars(stack).items() if name not in ("options", "reserve")},
         **{name: getattr(job, name) for name in ("sequence", "batch", "gpus", "efficiency")},
         "width_worked": (model.worked - model.attention_weights - moe * model.hidden * model.experts)
         / model.matrices
@@ -117,10 +117,8 @@ def inputs(given: PlanSetting) -> dict[str, Any]:
         "element": 4 if on_32_bits else 2,
         "state_bytes": optimiser.states - (4 if on_32_bits else 0),
         "state_traffic": optimiser.traffic,
-        "reserve": max(job.reserve, stack.reserve),
         "slowing": CONTENTION,
         "slowest": slowest(job.gpus, job.noise),
-        "peak16": gpu.flops,
         "product_rate": (gpu.flops_fp8 * known.fp8 if on_8_bits else usual) * reached,
         "product_rate_16": usual * reached,
         "narrow": known.narrow,
@@ -130,7 +128,8 @@ def inputs(given: PlanSetting) -> dict[str, Any]:
         "fused_half": known.half,
         "unfused_efficiency": known.unfused,
         "bandwidth": gpu.memory_rate * known.memory,
-        "capacity": gpu.memory,
+        "fragments": max(job.reserve, stack.reserve) * gpu.memory,
+        "context_memory": PROCESS,
         "process": PROCESS,
         "pcie_rate": given.machine.pcie_rate,
         "host_rate": HOST_RATE,
@@ -153,6 +152,7 @@ def choices(arrays: dict[str, Any], given: PlanSetting) -> dict[str, Any]:
         "spread": np.where(sequential, arrays["tensor"], 1.0),
         "offload": np.asarray(arrays["offload"]) == 1,
         "zero_bubble": np.asarray(arrays["schedule"]) == SCHEDULES.index("zb"),
+        "replicas": arrays["data"] * arrays["context"],
         "data_stride": stride,
         "stage_stride": apart,
         "node_replicas": inside,
