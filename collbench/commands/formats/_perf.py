@@ -27,8 +27,6 @@ from collbench.measure.session import Session
 from collbench.requests.sweeps import SweepRequest, measured_sweep
 from collbench.results import Measurement, Result, by_key, observed
 
-SUFFIX = "_perf"
-"""The suffix of the names of these programs."""
 LEAST_BANDWIDTH = "NCCL_TESTS_MIN_BW"
 """A variable of nccl-tests: a test fails if its average bus bandwidth in GB/s is smaller."""
 OPTIONS = "stepbytes warmup datatype redop root unalign budget timeout spin bind out"  # as in a sweep

@@ -111,13 +111,15 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     sweep = {name: whole(config.get(key)) for key, name in SETTINGS.items()}
     values = {each: options.get(f"-{each.letter}") or options.get(f"--{each.name}") for each in NCCL_TESTS}
     properties = {each.name: whole(value) or each.usual for each, value in values.items()}
+    iterations = whole(as_mapping(entries[0]).get("actual_iterations") or config.get("iterations"))
+    average = AVERAGES.get(options.get("-a") or options.get("--average") or "1", "mean over ranks")
     test = make_test(
         source.name,
         _rows(entries, config, {"collective": word, "properties": properties}, left_out),
         machine,
         left_out,
         implementation=clean(writer.get("implementation") or library, 40),
-        statistic=_statistic(options, as_mapping(entries[0]).get("actual_iterations") or config.get("iterations")),
+        statistic=f"mean of {iterations or 'some'} operations, {average}",
         tool=f"{library}-tests",
         version=f"JSON {clean(fields.get('version'), 8)}",
         complete=is_complete,
@@ -159,11 +161,6 @@ def _rows(
             if not all(samples):
                 samples = ()
             yield row_of(words, number=at, in_place=place == PLACES[1], samples=samples, note=aggregated, **same)
-
-
-def _statistic(options: Mapping[str, str], iterations: object) -> str:
-    average = options.get("-a") or options.get("--average") or "1"
-    return f"mean of {whole(iterations) or 'some'} operations, {AVERAGES.get(average, 'mean over ranks')}"
 
 
 FORMAT = Format(NAME, recognises, read, write_json, order=0)

@@ -39,6 +39,7 @@ STAMP = re.compile(r"(?<!\S)\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?!\S
 VERSION = re.compile(r"\b(nccl-tests|rccl-tests):? version:?\s+(\S+)(?:.*\b[nr]ccl-library=(\d+))?", re.IGNORECASE)
 PROGRAM_LINE = re.compile(r"Collective test (starting|concluded):?\s*(\S+)")
 SETTINGS = re.compile(r"\bnThread:?\s+\d+\s+nGpus:?\s+\d+|Blocking Enabled")
+SIGNS = VERSION, PROGRAM_LINE, SETTINGS, GIN  # lines above tables that no other tool prints
 SETTING = {
     "nthread": "threads",
     "ngpus": "gpus",
@@ -362,7 +363,7 @@ def _stands_below_rows(line: str) -> bool:
 def _section_below(done: LogSection, context: Context, alike: bool) -> LogSection:
     """Begin the next section; with `alike`, below a header alone, it keeps the facts of the last one."""
     if context.used:
-        context.next_table(alike)
+        context.facts = dict(context.facts) if alike else {}  # NCCL's variables hold for all tables of a command
     if not alike:
         return LogSection(stale=context.used)
     if done.program:

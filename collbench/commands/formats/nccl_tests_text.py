@@ -19,17 +19,7 @@ from collbench.commands.formats.foreign_row import (
 )
 from collbench.commands.formats.imported import Hints, ImportedTest, LeftOut, make_test
 from collbench.commands.formats.importing import Format
-from collbench.commands.formats.nccl_tests_log import (
-    GIN,
-    PROGRAM_LINE,
-    SETTINGS,
-    START,
-    VERSION,
-    LogSection,
-    read_header,
-    sections,
-    share_of,
-)
+from collbench.commands.formats.nccl_tests_log import GIN, SIGNS, START, LogSection, read_header, sections, share_of
 from collbench.commands.formats.nccl_tests_write import TEXT as NAME
 from collbench.commands.formats.nccl_tests_write import write_text
 from collbench.commands.formats.source import ForeignFile, body, streams
@@ -44,7 +34,7 @@ AMD = re.compile(r"AMD|Radeon|\bVega\b|Instinct|\bMI\d{2,3}|gfx\d")
 
 def recognises(source: ForeignFile) -> bool:
     """Whether a file has a table of nccl-tests or the lines above one."""
-    if any(sign.search(source.head) for sign in (VERSION, SETTINGS, PROGRAM_LINE, GIN)):
+    if any(sign.search(source.head) for sign in SIGNS):
         return True
     return any("algbw" in line and read_header(body(line).split()) for _, line in source.lines())
 
@@ -269,11 +259,9 @@ def _fits(collective: Collective | None, section: LogSection, ranks: int | None)
 
 def _counted_once(section: LogSection) -> bool:
     """Whether wrong elements were counted only out of place, as in tests without an in-place variant."""
-    for row in section.rows:
-        counted = [number(place.get("#wrong", "")) is not None for place in row.places]
-        if counted != [True, False]:
-            return False
-    return True
+    return all(
+        [number(place.get("#wrong", "")) is not None for place in row.places] == [True, False] for row in section.rows
+    )
 
 
 def _shares(section: LogSection) -> int | None:
