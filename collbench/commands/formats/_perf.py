@@ -97,10 +97,9 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
         if options[name] != usual
     ]
     _choose_path(options)
-    for word, count in (("-t", threads), ("-g", gpus)):
-        if joined and count > 1:
-            each = f"the launcher started {joined[1]} processes, and each is a rank"
-            raise UsageError(f"{word} {count}: {each}; leave {word} out")
+    if joined and threads * gpus > 1:
+        each = f"the launcher started {joined[1]} processes, and each is a rank"
+        raise UsageError(f"-t {threads} -g {gpus}: {each}; leave -t and -g out")
 
     # Without -f, or with a factor of 1, sizes of nccl-tests differ by -i, by default 1 MiB.
     if options["stepfactor"] <= 1 or options["stepbytes"]:
@@ -109,9 +108,7 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
     request = made(SweepRequest, options, op=collective.name, ranks=ranks, starts=1)
     platform, sweep = measured_sweep(request, joined)
     sweep = replace(sweep, both_places=True)
-
-    # Without --impl, print only the table of the first library.
-    if options["impl"] == USUAL["impl"]:
+    if options["impl"] == USUAL["impl"]:  # only the table of the first library
         sweep = replace(sweep, implementations=sweep.implementations[:1])
     session = Session(platform, sweep, joined, options["out"])
     table = _Table(session, collective, platform, threads, gpus)

@@ -173,6 +173,7 @@ def wrong_elements(result: Observed) -> int | None:
 
 
 Files = Path | str | Sequence[Path | str]
+_FOLDER = "New folder for the runs; without it nothing is stored."
 _SHOWN = 3  # reasons or names in a line
 
 
@@ -222,13 +223,7 @@ class ImportRequest(Request):
     each: Annotated[bool, Opt("--each", "Make one run per file, named after its only host or the file.")] = False
     out: Annotated[
         Path | str | None,
-        Opt(
-            "-o --out",
-            "New folder for the run file.",
-            "results/runs/...",
-            metavar="FOLDER",
-            library="New folder for the runs; without it nothing is stored.",
-        ),
+        Opt("-o --out", "New folder for the run file.", "results/runs/...", "FOLDER", library=_FOLDER),
     ] = None
 
     @property
@@ -373,8 +368,6 @@ def folders(request: ImportRequest, groups: Sequence[Imported]) -> Iterator[Path
     of_files = names(groups) if request.each else [""] * len(groups)
     for number, (imported, name) in enumerate(zip(groups, of_files, strict=True), 1):
         collectives, first = [collective.name for collective in imported.collectives], imported.tests[0]
-
-        # By default, name the folder like that of a sweep, after the collectives.
         if not request.out:
             where = name or _as_folder(first.machine.hostname) or first.tool.split()[0]
             yield new_folder(collectives, f"{where}-imported")

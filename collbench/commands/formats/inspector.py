@@ -175,16 +175,11 @@ def _rows(operations: list[Operation], ranks: int, left_out: LeftOut) -> Iterato
         partly = [operation for operation, by_rank in joined.items() if len(by_rank) < seen]
         if partly:
             left_out.add("operations that fewer ranks recorded than others of their size", *partly)
-        slowest: list[float] = []
-        fastest: list[float] = []
-        methods: set[str] = set()
-        for by_rank in joined.values():
-            if len(by_rank) < seen:
-                continue
-            times = [each.exec_time_us / 1e6 for each in by_rank]
-            slowest.append(max(times))
-            fastest.append(min(times))
-            methods |= {clean(f"{each.algo}/{each.proto}".lower(), 40) for each in by_rank if each.algo}
+        complete = [by_rank for by_rank in joined.values() if len(by_rank) == seen]
+        slowest = [max(each.exec_time_us for each in by_rank) / 1e6 for by_rank in complete]
+        fastest = [min(each.exec_time_us for each in by_rank) / 1e6 for by_rank in complete]
+        chosen = [f"{each.algo}/{each.proto}" for by_rank in complete for each in by_rank if each.algo]
+        methods = {clean(method.lower(), 40) for method in chosen}
         who = "the time of one rank only"
         if seen > 1:
             share = median(fastest) / median(slowest)

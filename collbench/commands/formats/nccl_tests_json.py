@@ -5,7 +5,7 @@ It may contain bare inf and nan, and is incomplete if the program was stopped; b
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import PurePath
 from typing import Any
@@ -90,8 +90,10 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     library = "rccl" if amd or "rccl" in " ".join(args[:1]) else "nccl"
     left_out = LeftOut(torn)
 
-    # The list of devices may be too short.
-    count = whole(writer.get("ranks")) or max(_count_ranks(config, devices), hints.ranks or 0) or None
+    # The list of devices may be too short: a process may list only one.
+    processes = len({(str(device.get("hostname")), str(device.get("pid"))) for device in devices})
+    threads, gpus = (whole(config.get(key)) or 0 for key in ("nthreads", "ngpus"))
+    count = whole(writer.get("ranks")) or max(processes * threads * gpus, hints.ranks or 0) or None
     ranks = require_ranks(source.name, count, "it does not tell the number of ranks")
     platform = clean(writer.get("platform") or "gpu", 16)
     code = whole(fields.get("nccl_version") or fields.get("rccl_version")) or 0
@@ -100,7 +102,7 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     versions = {library: dotted_version(code)}
 
     # An entry of the list is a process, or in some versions a rank.
-    each = max(1, whole(config.get("nthreads")) or 1) * max(1, whole(config.get("ngpus")) or 1)
+    each = max(1, threads) * max(1, gpus)
     if len(devices) * each > ranks:
         each = 1
     machine = machine_of([_device(entry, each) for entry in devices] * each, ranks, platform, versions, environment)
@@ -128,12 +130,6 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
         remarks=tuple(remarks),
     )
     return [test]
-
-
-def _count_ranks(config: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> int:
-    """Return processes times threads times GPUs, since a process may list only one device; 0 if unknown."""
-    processes = len({(str(device.get("hostname")), str(device.get("pid"))) for device in devices})
-    return processes * (whole(config.get("nthreads")) or 0) * (whole(config.get("ngpus")) or 0)
 
 
 def _device(entry: Mapping[str, Any], ranks: int) -> Device:
