@@ -75,7 +75,7 @@ def recognises(source: ForeignFile) -> bool:
     return source.head.startswith("{") and '"n_ranks"' in source.head
 
 
-def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
+def read(source: ForeignFile, hints: Hints) -> Iterator[ImportedTest]:
     """Read the files of one program: a test for each number of ranks and nodes; RunFileError if nothing has a time."""
     left_out = LeftOut()
     operations = list(dict.fromkeys(_operations(source, left_out)))  # a file may be given twice
@@ -89,21 +89,19 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     if not machines:
         reasons = "; ".join(left_out.reasons[:2])
         raise RunFileError(f"{source.file}: no operation with a time; give one object per line (`jq -c .`); {reasons}")
-    tests: list[ImportedTest] = []
+    remarks: tuple[str, ...] = (REAL,)
     for (ranks, nodes), alike in machines.items():
         first, name = alike[0], f"{ranks} x unknown GPU{on_nodes(nodes)}"
-        test = ImportedTest(
+        yield ImportedTest(
             tool="NCCL Inspector",
             version=clean(first.inspector_output_format_version, 20),
             machine=ForeignMachine(ranks=ranks, name=name, hostname=clean(first.hostname, 64), nodes=nodes),
             results=tuple(_rows(alike, ranks, left_out)),
             complete=not source.torn,
             left_out=left_out.reasons,
-            remarks=() if tests else (REAL,),
+            remarks=remarks,
         )
-        tests.append(test)
-        left_out = LeftOut()
-    return tests
+        left_out, remarks = LeftOut(), ()
 
 
 def _operations(source: ForeignFile, left_out: LeftOut) -> Iterator[Operation]:

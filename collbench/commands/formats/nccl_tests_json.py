@@ -71,7 +71,7 @@ def _before_tear(text: str) -> tuple[Mapping[str, Any], list[str]]:
     return {}, []
 
 
-def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
+def read(source: ForeignFile, hints: Hints) -> Iterator[ImportedTest]:
     """Read the one test of a file."""
     fields, is_whole, torn = parse(source)
     config = as_mapping(fields.get("config"))
@@ -115,7 +115,7 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     properties = {each.name: whole(value) or each.usual for each, value in values.items()}
     iterations = whole(as_mapping(entries[0]).get("actual_iterations") or config.get("iterations"))
     average = AVERAGES.get(options.get("-a") or options.get("--average") or "1", "mean over ranks")
-    test = make_test(
+    yield make_test(
         source.name,
         _rows(entries, config, {"collective": word, "properties": properties}, left_out),
         machine,
@@ -129,7 +129,6 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
         sweep={name: value for name, value in sweep.items() if value is not None},
         remarks=tuple(remarks),
     )
-    return [test]
 
 
 def _device(entry: Mapping[str, Any], ranks: int) -> Device:

@@ -103,7 +103,7 @@ def read_header(words: list[str], above: str = "") -> Columns | None:
     words = [word.lower() for word in words]
     if not any("algbw" in word for word in words):
         return None
-    milliseconds = "bytes" in words and "n" in words
+    unit = 1e-3 if "bytes" in words and "n" in words else 1e-6
 
     # `read_row` removes the time stamps of rows (-S).
     words = [_column(word) for word in words if UNITS.sub("", word) and word != "timestamp"]
@@ -124,7 +124,6 @@ def read_header(words: list[str], above: str = "") -> Columns | None:
     if len(places) > 2 or case[:1] != ("size",):
         return None
     in_place_first = len(places) == 1 and "in-place" in above and "out-of-place" not in above
-    unit = 1e-3 if milliseconds else 1e-6
     return Columns(case, tuple(map(tuple, places)), tuple(appended), in_place_first, unit)
 
 

@@ -219,7 +219,8 @@ def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | 
 
     # Without a name, the columns of the table decide if they fit only one collective.
     if not word:
-        fitting = commands or list(_named_by_columns(section, ranks, reduces, exchanged))
+        alike = (each for each in of_nccl_tests() if not reduces or (each.name == "sendrecv") == exchanged)
+        fitting = commands or [each.name for each in alike if _fits(each, section, ranks)]
         if len(fitting) != 1 or not (commands or section.bare or not section.above.programs):
             choices = f"; {', '.join(fitting)} would fit" if fitting else ""
             raise UsageError(f"{name} does not name its collective{choices}; give --op NAME")
@@ -234,13 +235,6 @@ def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | 
     raise UnfitRow(why)
 
 
-def _named_by_columns(section: LogSection, ranks: int | None, reduces: bool, exchanged: bool) -> Iterator[str]:
-    for collective in of_nccl_tests():
-        alike = collective.name == "sendrecv" if exchanged else collective.reduces == reduces
-        if alike and _fits(collective, section, ranks):
-            yield collective.name
-
-
 def _fits(collective: Collective | None, section: LogSection, ranks: int | None) -> bool:
     """Whether the columns of a table fit a collective; True for an unknown one."""
     if not collective:
@@ -251,9 +245,7 @@ def _fits(collective: Collective | None, section: LogSection, ranks: int | None)
         return False
     if collective.rooted != (int(case.get("root", "-1")) >= 0):
         return False
-    if ranks == 1:
-        return True
-    shares = _shares(section)
+    shares = None if ranks == 1 else _shares(section)
     return shares is None or collective.sharded == (shares > 1)
 
 

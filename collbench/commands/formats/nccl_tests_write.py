@@ -116,10 +116,8 @@ def _settings_of(part: ExportedTest, selection: ExportSelection) -> dict[str, An
     checked = all(wrong_elements(result) is not None for result in part.results)
     samples = min(len(result.times) for result in part.results)
     known = {"iterations": samples, "validation": int(checked), **_properties(part.results[0].case)}
-    for key, name in {**SETTINGS, "graph": "graph"}.items():
-        value = whole(part.test.sweep.get(name))
-        if value is not None:
-            known[key] = value
+    said = {key: whole(part.test.sweep.get(name)) for key, name in {**SETTINGS, "graph": "graph"}.items()}
+    known |= {key: value for key, value in said.items() if value is not None}
     return settings(selection.header, part.results[0].case.ranks, sizes, **known)
 
 
