@@ -91,11 +91,8 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
     joined, least = launched(), _least_bandwidth()
     try_output(options["output_file"], "-J FILE", options["out"])
     threads, gpus = options["nthreads"], options["ranks"]
-    remarks = [
-        f"-{letter} {options[name]} has no effect: {why}"
-        for letter, name, usual, why in UNNEEDED
-        if options[name] != usual
-    ]
+    unneeded = [each for each in UNNEEDED if options[each.name] != each.usual]
+    remarks = [f"-{each.letter} {options[each.name]} has no effect: {each.why}" for each in unneeded]
     _choose_path(options)
     if joined and threads * gpus > 1:
         each = f"the launcher started {joined[1]} processes, and each is a rank"
@@ -175,10 +172,8 @@ class _Table(LiveTable):
     def add(self, result: Result) -> None:
         """Print the rows of a size when all its results have arrived."""
         self._of_size.append(result)
-        results_of_size = len(self._session.sweep.implementations)
-        if self._collective.in_place:
-            results_of_size *= 2
-        if len(self._of_size) < results_of_size:
+        places = 2 if self._collective.in_place else 1
+        if len(self._of_size) < places * len(self._session.sweep.implementations):
             return
         for results in by_key(self._of_size, lambda result: result.implementation).values():
             click.echo("\n".join(_row(results)))

@@ -41,6 +41,7 @@ _Where = Opt(
     metavar=f"{'|'.join(words.places())}|SYSTEM|FILE.toml",
     complete=files.names,
 )
+_Ranks = Opt("-g --ranks --ngpus", "Number of ranks.", "every GPU, and 4 on a CPU", "N", least=1)
 _Slower = Opt("--slower", "Tolerated slowdown over the other members.", "10%, on a CPU 20%", unit=SHARE, above=0)
 _Budget = Opt("--budget", "Time for rounds.", unit=TIME, above=0)
 _Resume = Opt("--resume", "Continue an interrupted scan in its run file.", metavar="RUN")
@@ -53,9 +54,7 @@ class ScanRequest(Request):
     on: Annotated[str, _Where] = "auto"
     _: KW_ONLY
     file: Annotated[Path | str | None, Opt("", "A run of a scan or of pairs, or a table, to judge.")] = None
-    ranks: Annotated[
-        int | None, Opt("-g --ranks --ngpus", "Number of ranks.", "every GPU, and 4 on a CPU", "N", least=1)
-    ] = None
+    ranks: Annotated[int | None, _Ranks] = None
     nodes: words.Nodes = None
     inject: Annotated[Sequence[str], _Inject] = ()
     seed: Annotated[int, Opt("--seed", "Seed of the noise of a described system.", metavar="N", least=0)] = 0
