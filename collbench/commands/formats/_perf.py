@@ -27,8 +27,6 @@ from collbench.measure.session import Session
 from collbench.requests.sweeps import SweepRequest, measured_sweep
 from collbench.results import Measurement, Result, by_key, observed
 
-SUFFIX = "_perf"
-"""The suffix of the names of these programs."""
 LEAST_BANDWIDTH = "NCCL_TESTS_MIN_BW"
 """A variable of nccl-tests: a test fails if its average bus bandwidth in GB/s is smaller."""
 OPTIONS = "stepbytes warmup datatype redop root unalign budget timeout spin bind out"  # as in a sweep
@@ -93,16 +91,12 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
     joined, least = launched(), _least_bandwidth()
     try_output(options["output_file"], "-J FILE", options["out"])
     threads, gpus = options["nthreads"], options["ranks"]
-    remarks = [
-        f"-{letter} {options[name]} has no effect: {why}"
-        for letter, name, usual, why in UNNEEDED
-        if options[name] != usual
-    ]
+    unneeded = [each for each in UNNEEDED if options[each.name] != each.usual]
+    remarks = [f"-{each.letter} {options[each.name]} has no effect: {each.why}" for each in unneeded]
     _choose_path(options)
-    for word, count in (("-t", threads), ("-g", gpus)):
-        if joined and count > 1:
-            each = f"the launcher started {joined[1]} processes, and each is a rank"
-            raise UsageError(f"{word} {count}: {each}; leave {word} out")
+    if joined and threads * gpus > 1:
+        each = f"the launcher started {joined[1]} processes, and each is a rank"
+        raise UsageError(f"-t {threads} -g {gpus}: {each}; leave -t and -g out")
 
     # Without -f, or with a factor of 1, sizes of nccl-tests differ by -i, by default 1 MiB.
     if options["stepfactor"] <= 1 or options["stepbytes"]:
@@ -111,9 +105,7 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
     request = made(SweepRequest, options, op=collective.name, ranks=ranks, starts=1)
     platform, sweep = measured_sweep(request, joined)
     sweep = replace(sweep, both_places=True)
-
-    # Without --impl, print only the table of the first library.
-    if options["impl"] == USUAL["impl"]:
+    if options["impl"] == USUAL["impl"]:  # only the table of the first library
         sweep = replace(sweep, implementations=sweep.implementations[:1])
     session = Session(platform, sweep, joined, options["out"])
     table = _Table(session, collective, platform, threads, gpus)
@@ -180,10 +172,8 @@ class _Table(LiveTable):
     def add(self, result: Result) -> None:
         """Print the rows of a size when all its results have arrived."""
         self._of_size.append(result)
-        results_of_size = len(self._session.sweep.implementations)
-        if self._collective.in_place:
-            results_of_size *= 2
-        if len(self._of_size) < results_of_size:
+        places = 2 if self._collective.in_place else 1
+        if len(self._of_size) < places * len(self._session.sweep.implementations):
             return
         for results in by_key(self._of_size, lambda result: result.implementation).values():
             click.echo("\n".join(_row(results)))

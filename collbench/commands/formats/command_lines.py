@@ -107,10 +107,6 @@ class Context:
                 values = {value, *self.facts.get(name, value).split(", ")}
                 self.facts[name] = ", ".join(sorted(values)[:MOST_FACTS])
 
-    def next_table(self, alike: bool) -> None:
-        """Keep NCCL's variables for another table of the same command, and its facts if the test is the same."""
-        self.heeded, self.facts = dict(self.heeded), dict(self.facts) if alike else {}
-
     def take(self, line: str) -> int:
         """Read a line of another program; return its cost in lines of the budget."""
         text = line.strip()

@@ -192,8 +192,5 @@ class Fitting:
         if listed and self.best[-1] < ranks:
             fix = "--op NAME"
         elif self.others <= self._ranges.total():
-            right = _spoken(self.best)
-            fix = f"--ranks {right} or --op NAME"
-            if len(self.best) > 1:
-                fix = f"--ranks N, of {right}, or --op NAME"
+            fix = f"--ranks {_spoken(self.best)} or --op NAME"
         raise UsageError(f"{name}: its bus bandwidths do not fit {collective.name} on {ranks} ranks; give {fix}")

@@ -58,14 +58,14 @@ class ExportSelection:
 class Format:
     """The format of another tool's results.
 
-    `read(source, hints)` returns the tests of a file, at least one.  It raises RunFileError with file and line if
+    `read(source, hints)` gives the tests of a file, at least one.  It raises RunFileError with file and line if
     something cannot be read, and UsageError if the file lacks a fact.  `write(selection)` returns the text of a file
     and counts left-out rows in the selection.
     """
 
     name: str
     recognises: Callable[[ForeignFile], bool]
-    read: Callable[[ForeignFile, Hints], Sequence[ImportedTest]]
+    read: Callable[[ForeignFile, Hints], Iterable[ImportedTest]]
     write: Callable[[ExportSelection], str] | None = None
     among: bool = False  # whether a log may have its tables together with those of other tools
     order: int = 0  # formats with more specific signs come first
@@ -138,18 +138,13 @@ def joined(sources: Iterable[ForeignFile]) -> Iterator[ForeignFile]:
             yield from group
 
 
-def select(header: Header, results: Iterable[Result], name: object) -> ExportSelection:
+def select(header: Header, results: Sequence[Result], name: object) -> ExportSelection:
     """Return the results with a time or an error of run *name*; UsageError if there are none."""
-    left_out = Counter[str]()
-    selected: list[Exported] = []
-    for result in results:
-        if isinstance(result, Exported):
-            selected.append(result)
-        else:
-            left_out[f"{type(result).__name__.lower()} rows have no time"] += 1
+    selected = tuple(result for result in results if isinstance(result, Exported))
+    others = (type(result).__name__.lower() for result in results if not isinstance(result, Exported))
     if not selected:
         raise UsageError(f"nothing to export: {name} has no results with a time")
-    return ExportSelection(header, tuple(selected), left_out)
+    return ExportSelection(header, selected, Counter(f"{kind} rows have no time" for kind in others))
 
 
 def mean_seconds(result: Observed) -> float:
@@ -173,6 +168,7 @@ def wrong_elements(result: Observed) -> int | None:
 
 
 Files = Path | str | Sequence[Path | str]
+_FOLDER = "New folder for the runs; without it nothing is stored."
 _SHOWN = 3  # reasons or names in a line
 
 
@@ -222,13 +218,7 @@ class ImportRequest(Request):
     each: Annotated[bool, Opt("--each", "Make one run per file, named after its only host or the file.")] = False
     out: Annotated[
         Path | str | None,
-        Opt(
-            "-o --out",
-            "New folder for the run file.",
-            "results/runs/...",
-            metavar="FOLDER",
-            library="New folder for the runs; without it nothing is stored.",
-        ),
+        Opt("-o --out", "New folder for the run file.", "results/runs/...", "FOLDER", library=_FOLDER),
     ] = None
 
     @property
@@ -373,8 +363,6 @@ def folders(request: ImportRequest, groups: Sequence[Imported]) -> Iterator[Path
     of_files = names(groups) if request.each else [""] * len(groups)
     for number, (imported, name) in enumerate(zip(groups, of_files, strict=True), 1):
         collectives, first = [collective.name for collective in imported.collectives], imported.tests[0]
-
-        # By default, name the folder like that of a sweep, after the collectives.
         if not request.out:
             where = name or _as_folder(first.machine.hostname) or first.tool.split()[0]
             yield new_folder(collectives, f"{where}-imported")

@@ -75,7 +75,7 @@ def recognises(source: ForeignFile) -> bool:
     return source.head.startswith("{") and '"n_ranks"' in source.head
 
 
-def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
+def read(source: ForeignFile, hints: Hints) -> Iterator[ImportedTest]:
     """Read the files of one program: a test for each number of ranks and nodes; RunFileError if nothing has a time."""
     left_out = LeftOut()
     operations = list(dict.fromkeys(_operations(source, left_out)))  # a file may be given twice
@@ -89,21 +89,19 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     if not machines:
         reasons = "; ".join(left_out.reasons[:2])
         raise RunFileError(f"{source.file}: no operation with a time; give one object per line (`jq -c .`); {reasons}")
-    tests: list[ImportedTest] = []
+    remarks: tuple[str, ...] = (REAL,)
     for (ranks, nodes), alike in machines.items():
         first, name = alike[0], f"{ranks} x unknown GPU{on_nodes(nodes)}"
-        test = ImportedTest(
+        yield ImportedTest(
             tool="NCCL Inspector",
             version=clean(first.inspector_output_format_version, 20),
             machine=ForeignMachine(ranks=ranks, name=name, hostname=clean(first.hostname, 64), nodes=nodes),
             results=tuple(_rows(alike, ranks, left_out)),
             complete=not source.torn,
             left_out=left_out.reasons,
-            remarks=() if tests else (REAL,),
+            remarks=remarks,
         )
-        tests.append(test)
-        left_out = LeftOut()
-    return tests
+        left_out, remarks = LeftOut(), ()
 
 
 def _operations(source: ForeignFile, left_out: LeftOut) -> Iterator[Operation]:
@@ -175,16 +173,11 @@ def _rows(operations: list[Operation], ranks: int, left_out: LeftOut) -> Iterato
         partly = [operation for operation, by_rank in joined.items() if len(by_rank) < seen]
         if partly:
             left_out.add("operations that fewer ranks recorded than others of their size", *partly)
-        slowest: list[float] = []
-        fastest: list[float] = []
-        methods: set[str] = set()
-        for by_rank in joined.values():
-            if len(by_rank) < seen:
-                continue
-            times = [each.exec_time_us / 1e6 for each in by_rank]
-            slowest.append(max(times))
-            fastest.append(min(times))
-            methods |= {clean(f"{each.algo}/{each.proto}".lower(), 40) for each in by_rank if each.algo}
+        complete = [by_rank for by_rank in joined.values() if len(by_rank) == seen]
+        slowest = [max(each.exec_time_us for each in by_rank) / 1e6 for by_rank in complete]
+        fastest = [min(each.exec_time_us for each in by_rank) / 1e6 for by_rank in complete]
+        chosen = [f"{each.algo}/{each.proto}" for by_rank in complete for each in by_rank if each.algo]
+        methods = {clean(method.lower(), 40) for method in chosen}
         who = "the time of one rank only"
         if seen > 1:
             share = median(fastest) / median(slowest)

@@ -5,7 +5,7 @@ It may contain bare inf and nan, and is incomplete if the program was stopped; b
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import PurePath
 from typing import Any
@@ -71,7 +71,7 @@ def _before_tear(text: str) -> tuple[Mapping[str, Any], list[str]]:
     return {}, []
 
 
-def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
+def read(source: ForeignFile, hints: Hints) -> Iterator[ImportedTest]:
     """Read the one test of a file."""
     fields, is_whole, torn = parse(source)
     config = as_mapping(fields.get("config"))
@@ -90,8 +90,10 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     library = "rccl" if amd or "rccl" in " ".join(args[:1]) else "nccl"
     left_out = LeftOut(torn)
 
-    # The list of devices may be too short.
-    count = whole(writer.get("ranks")) or max(_count_ranks(config, devices), hints.ranks or 0) or None
+    # The list of devices may be too short: a process may list only one.
+    processes = len({(str(device.get("hostname")), str(device.get("pid"))) for device in devices})
+    threads, gpus = (whole(config.get(key)) or 0 for key in ("nthreads", "ngpus"))
+    count = whole(writer.get("ranks")) or max(processes * threads * gpus, hints.ranks or 0) or None
     ranks = require_ranks(source.name, count, "it does not tell the number of ranks")
     platform = clean(writer.get("platform") or "gpu", 16)
     code = whole(fields.get("nccl_version") or fields.get("rccl_version")) or 0
@@ -100,7 +102,7 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     versions = {library: dotted_version(code)}
 
     # An entry of the list is a process, or in some versions a rank.
-    each = max(1, whole(config.get("nthreads")) or 1) * max(1, whole(config.get("ngpus")) or 1)
+    each = max(1, threads) * max(1, gpus)
     if len(devices) * each > ranks:
         each = 1
     machine = machine_of([_device(entry, each) for entry in devices] * each, ranks, platform, versions, environment)
@@ -111,13 +113,15 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     sweep = {name: whole(config.get(key)) for key, name in SETTINGS.items()}
     values = {each: options.get(f"-{each.letter}") or options.get(f"--{each.name}") for each in NCCL_TESTS}
     properties = {each.name: whole(value) or each.usual for each, value in values.items()}
-    test = make_test(
+    iterations = whole(as_mapping(entries[0]).get("actual_iterations") or config.get("iterations"))
+    average = AVERAGES.get(options.get("-a") or options.get("--average") or "1", "mean over ranks")
+    yield make_test(
         source.name,
         _rows(entries, config, {"collective": word, "properties": properties}, left_out),
         machine,
         left_out,
         implementation=clean(writer.get("implementation") or library, 40),
-        statistic=_statistic(options, as_mapping(entries[0]).get("actual_iterations") or config.get("iterations")),
+        statistic=f"mean of {iterations or 'some'} operations, {average}",
         tool=f"{library}-tests",
         version=f"JSON {clean(fields.get('version'), 8)}",
         complete=is_complete,
@@ -125,13 +129,6 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
         sweep={name: value for name, value in sweep.items() if value is not None},
         remarks=tuple(remarks),
     )
-    return [test]
-
-
-def _count_ranks(config: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> int:
-    """Return processes times threads times GPUs, since a process may list only one device; 0 if unknown."""
-    processes = len({(str(device.get("hostname")), str(device.get("pid"))) for device in devices})
-    return processes * (whole(config.get("nthreads")) or 0) * (whole(config.get("ngpus")) or 0)
 
 
 def _device(entry: Mapping[str, Any], ranks: int) -> Device:
@@ -159,11 +156,6 @@ def _rows(
             if not all(samples):
                 samples = ()
             yield row_of(words, number=at, in_place=place == PLACES[1], samples=samples, note=aggregated, **same)
-
-
-def _statistic(options: Mapping[str, str], iterations: object) -> str:
-    average = options.get("-a") or options.get("--average") or "1"
-    return f"mean of {whole(iterations) or 'some'} operations, {AVERAGES.get(average, 'mean over ranks')}"
 
 
 FORMAT = Format(NAME, recognises, read, write_json, order=0)

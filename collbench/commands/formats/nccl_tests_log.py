@@ -39,6 +39,7 @@ STAMP = re.compile(r"(?<!\S)\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?!\S
 VERSION = re.compile(r"\b(nccl-tests|rccl-tests):? version:?\s+(\S+)(?:.*\b[nr]ccl-library=(\d+))?", re.IGNORECASE)
 PROGRAM_LINE = re.compile(r"Collective test (starting|concluded):?\s*(\S+)")
 SETTINGS = re.compile(r"\bnThread:?\s+\d+\s+nGpus:?\s+\d+|Blocking Enabled")
+SIGNS = VERSION, PROGRAM_LINE, SETTINGS, GIN  # lines above tables that no other tool prints
 SETTING = {
     "nthread": "threads",
     "ngpus": "gpus",
@@ -102,7 +103,7 @@ def read_header(words: list[str], above: str = "") -> Columns | None:
     words = [word.lower() for word in words]
     if not any("algbw" in word for word in words):
         return None
-    milliseconds = "bytes" in words and "n" in words
+    unit = 1e-3 if "bytes" in words and "n" in words else 1e-6
 
     # `read_row` removes the time stamps of rows (-S).
     words = [_column(word) for word in words if UNITS.sub("", word) and word != "timestamp"]
@@ -123,7 +124,6 @@ def read_header(words: list[str], above: str = "") -> Columns | None:
     if len(places) > 2 or case[:1] != ("size",):
         return None
     in_place_first = len(places) == 1 and "in-place" in above and "out-of-place" not in above
-    unit = 1e-3 if milliseconds else 1e-6
     return Columns(case, tuple(map(tuple, places)), tuple(appended), in_place_first, unit)
 
 
@@ -362,7 +362,7 @@ def _stands_below_rows(line: str) -> bool:
 def _section_below(done: LogSection, context: Context, alike: bool) -> LogSection:
     """Begin the next section; with `alike`, below a header alone, it keeps the facts of the last one."""
     if context.used:
-        context.next_table(alike)
+        context.facts = dict(context.facts) if alike else {}  # NCCL's variables hold for all tables of a command
     if not alike:
         return LogSection(stale=context.used)
     if done.program:

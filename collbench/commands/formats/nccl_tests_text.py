@@ -19,17 +19,7 @@ from collbench.commands.formats.foreign_row import (
 )
 from collbench.commands.formats.imported import Hints, ImportedTest, LeftOut, make_test
 from collbench.commands.formats.importing import Format
-from collbench.commands.formats.nccl_tests_log import (
-    GIN,
-    PROGRAM_LINE,
-    SETTINGS,
-    START,
-    VERSION,
-    LogSection,
-    read_header,
-    sections,
-    share_of,
-)
+from collbench.commands.formats.nccl_tests_log import GIN, SIGNS, START, LogSection, read_header, sections, share_of
 from collbench.commands.formats.nccl_tests_write import TEXT as NAME
 from collbench.commands.formats.nccl_tests_write import write_text
 from collbench.commands.formats.source import ForeignFile, body, streams
@@ -44,7 +34,7 @@ AMD = re.compile(r"AMD|Radeon|\bVega\b|Instinct|\bMI\d{2,3}|gfx\d")
 
 def recognises(source: ForeignFile) -> bool:
     """Whether a file has a table of nccl-tests or the lines above one."""
-    if any(sign.search(source.head) for sign in (VERSION, SETTINGS, PROGRAM_LINE, GIN)):
+    if any(sign.search(source.head) for sign in SIGNS):
         return True
     return any("algbw" in line and read_header(body(line).split()) for _, line in source.lines())
 
@@ -229,7 +219,8 @@ def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | 
 
     # Without a name, the columns of the table decide if they fit only one collective.
     if not word:
-        fitting = commands or list(_named_by_columns(section, ranks, reduces, exchanged))
+        alike = (each for each in of_nccl_tests() if not reduces or (each.name == "sendrecv") == exchanged)
+        fitting = commands or [each.name for each in alike if _fits(each, section, ranks)]
         if len(fitting) != 1 or not (commands or section.bare or not section.above.programs):
             choices = f"; {', '.join(fitting)} would fit" if fitting else ""
             raise UsageError(f"{name} does not name its collective{choices}; give --op NAME")
@@ -244,13 +235,6 @@ def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | 
     raise UnfitRow(why)
 
 
-def _named_by_columns(section: LogSection, ranks: int | None, reduces: bool, exchanged: bool) -> Iterator[str]:
-    for collective in of_nccl_tests():
-        alike = collective.name == "sendrecv" if exchanged else collective.reduces == reduces
-        if alike and _fits(collective, section, ranks):
-            yield collective.name
-
-
 def _fits(collective: Collective | None, section: LogSection, ranks: int | None) -> bool:
     """Whether the columns of a table fit a collective; True for an unknown one."""
     if not collective:
@@ -261,19 +245,15 @@ def _fits(collective: Collective | None, section: LogSection, ranks: int | None)
         return False
     if collective.rooted != (int(case.get("root", "-1")) >= 0):
         return False
-    if ranks == 1:
-        return True
-    shares = _shares(section)
+    shares = None if ranks == 1 else _shares(section)
     return shares is None or collective.sharded == (shares > 1)
 
 
 def _counted_once(section: LogSection) -> bool:
     """Whether wrong elements were counted only out of place, as in tests without an in-place variant."""
-    for row in section.rows:
-        counted = [number(place.get("#wrong", "")) is not None for place in row.places]
-        if counted != [True, False]:
-            return False
-    return True
+    return all(
+        [number(place.get("#wrong", "")) is not None for place in row.places] == [True, False] for row in section.rows
+    )
 
 
 def _shares(section: LogSection) -> int | None:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -116,10 +116,8 @@ def _settings_of(part: ExportedTest, selection: ExportSelection) -> dict[str, An
     checked = all(wrong_elements(result) is not None for result in part.results)
     samples = min(len(result.times) for result in part.results)
     known = {"iterations": samples, "validation": int(checked), **_properties(part.results[0].case)}
-    for key, name in {**SETTINGS, "graph": "graph"}.items():
-        value = whole(part.test.sweep.get(name))
-        if value is not None:
-            known[key] = value
+    said = {key: whole(part.test.sweep.get(name)) for key, name in {**SETTINGS, "graph": "graph"}.items()}
+    known |= {key: value for key, value in said.items() if value is not None}
     return settings(selection.header, part.results[0].case.ranks, sizes, **known)
 
 
@@ -162,9 +160,8 @@ def devices(header: Header, ranks: int) -> list[dict[str, Any]]:
 
 def exported_tests(selection: ExportSelection) -> list[ExportedTest]:
     """Return the results as tests of nccl-tests' programs; UsageError if none fits."""
-    tests = {str(number): test for number, test in enumerate(selection.header.imported.tests)}
-    rows_of: dict[Hashable, dict[Hashable, list[Observed | None]]] = {}
-    test_of: dict[Hashable, ForeignTest] = {}
+    tests = defaultdict(ForeignTest, {str(at): test for at, test in enumerate(selection.header.imported.tests)})
+    rows_of: dict[tuple[Any, ...], dict[Hashable, list[Observed | None]]] = {}
     seen = Counter[Hashable]()
     for result in selection.results:
         reason = _unfit(result)
@@ -172,10 +169,8 @@ def exported_tests(selection: ExportSelection) -> list[ExportedTest]:
             selection.left_out[reason] += 1
             continue
         case, printed = result.case, _printed(result)
-        number = str(printed.get("test"))
         kind = case.collective.name, case.ranks, *_properties(case).values()
-        key = (number, *kind, result.implementation, result.platform)
-        test_of[key] = tests.get(number, ForeignTest())
+        key = (str(printed.get("test")), *kind, result.implementation, result.platform)
 
         # Both places of a case share a row; a repetition becomes another row.
         seen[key, case] += 1
@@ -183,7 +178,7 @@ def exported_tests(selection: ExportSelection) -> list[ExportedTest]:
         rows_of.setdefault(key, {}).setdefault(row, [None, None])[case.in_place] = result
     if not rows_of:
         raise UsageError(f"nothing to export: {', '.join(selection.left_out)}; choose --to csv")
-    return [ExportedTest(test_of[key], tuple(map(tuple, rows.values()))) for key, rows in rows_of.items()]
+    return [ExportedTest(tests[key[0]], tuple(map(tuple, rows.values()))) for key, rows in rows_of.items()]
 
 
 def _unfit(result: Exported) -> str:

@@ -72,9 +72,7 @@ def _slowest_pair(test: Mapping[str, Any], at: int) -> Reported:
     name, lines = clean(test.get("name"), 60), list(map(as_list, as_list(test.get("bandwidth_matrix"))))
     # The last of several matrices is the total.  N/A marks GPUs that cannot reach each other.
     matrix = lines[-len(lines[-1]) :] if lines else []
-    cells = []
-    for a, line in enumerate(matrix):
-        cells += [(cell, a, b) for b, cell in enumerate(line) if a != b and cell != "N/A"]
+    cells = [(cell, a, b) for a, line in enumerate(matrix) for b, cell in enumerate(line) if a != b and cell != "N/A"]
     kind = PAIRS.fullmatch(name)
     if not kind or not cells:
         raise UnfitRow("no rates of copies between two GPUs")

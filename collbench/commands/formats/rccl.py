@@ -20,17 +20,16 @@ def recognises(source: ForeignFile) -> bool:
     return set(source.first.lower().replace(" ", "").split(",")) >= NEEDED
 
 
-def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
+def read(source: ForeignFile, hints: Hints) -> Iterator[ImportedTest]:
     """Read the rows, with a test for each number of ranks."""
     table, bad = csv_rows(source, NEEDED, ended=True, header=_with_nodes)
     incomplete = (f"incomplete: cut after row {len(table)}",)
     why = "it does not tell the number of ranks"
     by_ranks = by_key(table, lambda row: require_ranks(source.name, _ranks(row[1]) or hints.ranks, why))
-    tests: list[ImportedTest] = []
     for ranks, rows in by_ranks.items():
-        left_out = LeftOut(() if tests else bad)
+        left_out, bad = LeftOut(bad), []
         nodes = whole(rows[0][1].get("nodes", "")) or 0
-        test = make_test(
+        yield make_test(
             source.name,
             _rows(rows),
             ForeignMachine(ranks=ranks, name=f"{ranks} x AMD GPU{on_nodes(nodes)}", nodes=nodes),
@@ -42,8 +41,6 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
             complete=not source.torn,
             remarks=incomplete if source.torn else (),
         )
-        tests.append(test)
-    return tests
 
 
 def _with_nodes(header: str) -> str:

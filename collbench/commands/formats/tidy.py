@@ -1,6 +1,6 @@
 """Tidy CSV in seconds and bytes, a row for each case and implementation."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -57,7 +57,7 @@ def _fields(result: Exported) -> dict[str, Any]:
     return facts | {name: int(facts[name]) for name in facts.keys() & PROPERTIES}
 
 
-def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
+def read(source: ForeignFile, hints: Hints) -> Iterator[ImportedTest]:
     """Read the rows, with a test for each topology, platform and number of ranks; optional columns may be missing."""
     table, bad = csv_rows(source, NEEDED)
     by_machine: dict[ForeignMachine, list[CsvRow]] = {}
@@ -69,18 +69,15 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
         machine = ForeignMachine(ranks=ranks, name=name, platform=platform)
         by_machine.setdefault(machine, []).append((line_number, words))
 
-    tests: list[ImportedTest] = []
     for machine, rows in by_machine.items():
-        left_out = LeftOut(() if tests else bad)
+        left_out, bad = LeftOut(bad), []
         results = []
         for line_number, words in rows:
             try:
                 results.append(_result(line_number, words, machine))
             except UnfitRow as error:
                 left_out.add(str(error), line_number)
-        test = ImportedTest(tool="csv", version="1", machine=machine, results=tuple(results), left_out=left_out.reasons)
-        tests.append(test)
-    return tests
+        yield ImportedTest(tool="csv", version="1", machine=machine, results=tuple(results), left_out=left_out.reasons)
 
 
 def _result(line_number: int, words: Mapping[str, str], machine: ForeignMachine) -> Reported | Prediction:

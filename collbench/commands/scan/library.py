@@ -41,6 +41,7 @@ _Where = Opt(
     metavar=f"{'|'.join(words.places())}|SYSTEM|FILE.toml",
     complete=files.names,
 )
+_Ranks = Opt("-g --ranks --ngpus", "Number of ranks.", "every GPU, and 4 on a CPU", "N", least=1)
 _Slower = Opt("--slower", "Tolerated slowdown over the other members.", "10%, on a CPU 20%", unit=SHARE, above=0)
 _Budget = Opt("--budget", "Time for rounds.", unit=TIME, above=0)
 _Resume = Opt("--resume", "Continue an interrupted scan in its run file.", metavar="RUN")
@@ -53,9 +54,7 @@ class ScanRequest(Request):
     on: Annotated[str, _Where] = "auto"
     _: KW_ONLY
     file: Annotated[Path | str | None, Opt("", "A run of a scan or of pairs, or a table, to judge.")] = None
-    ranks: Annotated[
-        int | None, Opt("-g --ranks --ngpus", "Number of ranks.", "every GPU, and 4 on a CPU", "N", least=1)
-    ] = None
+    ranks: Annotated[int | None, _Ranks] = None
     nodes: words.Nodes = None
     inject: Annotated[Sequence[str], _Inject] = ()
     seed: Annotated[int, Opt("--seed", "Seed of the noise of a described system.", metavar="N", least=0)] = 0
@@ -124,9 +123,14 @@ def scan(request: ScanRequest) -> ScanVerdict:
 
 
 def judge_stored(request: ScanRequest) -> ScanVerdict:
-    """Return the verdict of the file of a request."""
+    """Return the verdict of the file of a request: a run of a scan or of pairs, or a CSV table."""
     request.refuse_besides("--slower", f"{request.file} is judged as it was measured")
-    return judge_file(Path(str(request.file)), None if request.slower is None else request.share(""))
+    path, slower = Path(str(request.file)), None if request.slower is None else request.share("")
+    if path.is_dir() or path.suffix == Path(NAME).suffix:
+        return judge_run(read(path), slower)
+    names, cells = _csv(path)
+    hosts = [name.partition(":")[0] for name in names] if all(":" in name for name in names) else []
+    return _judged(names, hosts, "", {"": (cells, True)}, slower)
 
 
 def scan_session(request: ScanRequest, folder: Path | None) -> Session:
@@ -162,7 +166,7 @@ def _resumed(request: ScanRequest) -> Session:
 
 
 def _tried(request: ScanRequest, folder: Path | None) -> Session:
-    from collbench.commands.scan.simulated import Simulated  # a slow import, only needed for the model
+    from collbench.commands.scan.simulated import simulated  # a slow import, only needed for the model
 
     if request.slow_rank or request.ranks or launched():
         raise UsageError(
@@ -173,21 +177,12 @@ def _tried(request: ScanRequest, folder: Path | None) -> Session:
     system = system.of(request.nodes or system.nodes)
     refuse_few(system.nodes)
     work = Scan(slower=request.share("gpu"), sizes=request.sizes)
-    simulated = Simulated(system, work, request.inject, request.seed)
-    return Session(simulated, simulated.sweep, None, folder, modelled=True)
-
-
-def judge_file(path: Path, slower: float | None) -> ScanVerdict:
-    """Judge a run of a scan or of pairs, or a CSV table; `slower` is None for the platform's default."""
-    if path.is_dir() or path.suffix == Path(NAME).suffix:
-        return judge_run(read(path), slower)
-    names, cells = _csv(path)
-    hosts = [name.partition(":")[0] for name in names] if all(":" in name for name in names) else []
-    return _judged(names, hosts, "", {"": (cells, True)}, slower)
+    ranks, sweep = simulated(system, work, request.inject, request.seed)
+    return Session(ranks, sweep, None, folder, modelled=True)
 
 
 def judge_run(run: Run, slower: float | None) -> ScanVerdict:
-    """Return the verdict of a run of a scan or of pairs."""
+    """Return the verdict of a run of a scan or of pairs; `slower` is None for the platform's default."""
     if run.results and isinstance(run.results[0].case.work, Scan):
         return judge(run.results, slower)
     every, topology = matrices(run.results), run.header.topology

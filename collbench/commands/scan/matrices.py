@@ -33,9 +33,7 @@ class PairsRequest(Request):
     on: words.Here = "auto"
     impl: Annotated[words.Names, Opt("--impl", "Senders: library (mpi, nccl), copy, kernel.", unit=NAMES)] = "all"
     size: Annotated[words.Size, Opt("--size", "Message size for bandwidth.", unit=SIZE, least=9, most=2**31)] = "4M"
-    alone: Annotated[int, Opt("--alone", "Also measure each pair alone, with up to N ranks.", metavar="N", least=0)] = (
-        16
-    )
+    alone: Annotated[int, Opt("--alone", "Also measure pairs alone, with up to N ranks.", metavar="N", least=0)] = 16
     patterns: Annotated[words.Names, Opt("--patterns", f"Patterns: {', '.join(_BY_NAME)}.", unit=NAMES)] = "all"
     timeout: words.Timeout = "60s"
     out: words.Out = None

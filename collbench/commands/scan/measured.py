@@ -169,11 +169,9 @@ class Scanner:
             return None
         size, out = self._sizes[self.count % len(self._sizes)], {*self._work.lost}
         if self.count > LEAST_ROUNDS - _ENOUGH:  # a member that is always slow only slows its peers
-            lasting = [
-                each.effect for each in self.verdict.faulty if each.effect.often == 1 and not each.effect.fault.way
-            ]
-            known = [each for each in lasting if each.groups >= _ENOUGH and each.fault.kind != "link"]
-            slow = {member for effect in known for member in effect.members}
+            effects = [each.effect for each in self.verdict.faulty if each.effect.fault.kind != "link"]
+            lasting = [each for each in effects if each.often == 1 and not each.fault.way]
+            slow = {member for each in lasting if each.groups >= _ENOUGH for member in each.members}
             out |= slow if 2 * len(slow) < self._members - 2 else set()
         if self._members - len(out) < 2:
             return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from collbench.cases import Sweep
 from collbench.commands.scan.effects import Booleans, Integers
 from collbench.commands.scan.measured import RoundPlan, Scanner
 from collbench.commands.scan.rows import MemberLevel, Members, Round, Scan
@@ -18,7 +19,6 @@ from collbench.errors import UsageError
 from collbench.measure.predicted import NAME, Predicted, topology_record
 from collbench.model.predict import curve
 from collbench.requests.sweeps import SweepRequest, predicted_sweep
-from collbench.results import Result
 from collbench.topology.system import System
 
 NODES = 0.0022  # standard deviation of the logarithms of nodes' times
@@ -113,12 +113,8 @@ class Cluster:
             yield measured
 
 
-class Simulated(Predicted):
-    """A simulated scan as the platform of a Session."""
-
-    def __init__(self, system: System, work: Scan, inject: Sequence[str], seed: int) -> None:
-        cluster = Cluster(system, work, inject, seed)
-        self.sweep = cluster.sweep
-        rows: list[Result] = [cluster.members]
-        rows += cluster.rounds(Scanner(cluster.members, work))
-        super().__init__(topology_record(system), rows)
+def simulated(system: System, work: Scan, inject: Sequence[str], seed: int) -> tuple[Predicted, Sweep]:
+    """Return the ranks and the sweep of a Session that simulates a scan."""
+    cluster = Cluster(system, work, inject, seed)
+    rows = [cluster.members, *cluster.rounds(Scanner(cluster.members, work))]
+    return Predicted(topology_record(system), rows), cluster.sweep

@@ -241,9 +241,8 @@ class Evidence:
     @property
     def _twos(self) -> list[Level]:
         """The levels with exactly two switches."""
-        return [
-            level for level in self._largest.times.levels if len(level.names) == 2 and level.kind in ("leaf", "spine")
-        ]
+        levels = self._largest.times.levels
+        return [level for level in levels if len(level.names) == 2 and level.kind in ("leaf", "spine")]
 
     def _sight(self, passing: Intermittent, slow: Sequence[int]) -> ScanSight:
         """Return the sight for all members without a fault; `slow` are the others."""
