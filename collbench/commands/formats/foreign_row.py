@@ -192,5 +192,6 @@ class Fitting:
         if listed and self.best[-1] < ranks:
             fix = "--op NAME"
         elif self.others <= self._ranges.total():
-            fix = f"--ranks {_spoken(self.best)} or --op NAME"
+            several = "N, of " if len(self.best) > 1 else ""
+            fix = f"--ranks {several}{_spoken(self.best)} or --op NAME"
         raise UsageError(f"{name}: its bus bandwidths do not fit {collective.name} on {ranks} ranks; give {fix}")
