@@ -113,6 +113,11 @@ class Contest:
         """Whether a point is predicted, not measured."""
         return any(point.expected for point in self.points)
 
+    @property
+    def sure(self) -> bool:
+        """Whether the intervals of some size are apart."""
+        return any(point.apart for point in self.points)
+
 
 def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> list[Contest]:
     """Return every pair of a library and a hand-written implementation with at least two common sizes.
@@ -259,14 +264,15 @@ def in_words(contest: Contest) -> str:
     sentence = f"{contest.challenger} {outcome}: {', '.join(map(str, named))}"
     if contest.expected:
         where = _sizes(contest, lambda point: not point.apart)
-        return f"{sentence}; only likely at {where}, where the bands overlap" if where else sentence
+        overlap = f"only likely at {where}, where the bands overlap" if contest.sure else "all bands overlap"
+        return f"{sentence}; {overlap}" if where else sentence
     where = "" if at_one_place else _sizes(contest, lambda point: not point.sign)
     return f"{sentence}; not distinguishable at {where}" if where else sentence
 
 
 def _outcome(contest: Contest, first: int, last: int, at_one_place: bool) -> str:
     """Return the verbs with their sizes, given the signs of the first and the last decided size."""
-    should = "should " if contest.expected else ""
+    should = ("should " if contest.sure else "will likely ") if contest.expected else ""
     library, ending = contest.library, "" if contest.expected else "s"
     against = {1: f"{should}beat{ending} {library}", -1: f"{should}lose{ending} to {library}"}
     alone = {1: f"win{ending}", -1: f"lose{ending}"}

@@ -183,7 +183,7 @@ class Observed(Timed, frozen=True):
     @property
     def unsure(self) -> bool:
         """Whether the time is too uncertain to compare; without an interval it counts as known."""
-        return self.disturbed or (self.right and WIDEST < self.relative_halfwidth < math.inf)
+        return self.disturbed or (self.right and self.typical > 0 and WIDEST < self.relative_halfwidth < math.inf)
 
     @property
     def typical(self) -> float:

@@ -170,8 +170,7 @@ def test_of_predictions_the_likelier_is_named_and_where_the_bands_overlap() -> N
     (contest,) = contests([*nccl, *ring], ["nccl"])
     figures = "4x at 8 B, 0.5x at 64 KiB"
     place = "up to 1 KiB and lose from 64 KiB on"
-    unsure = "only likely at 8 B to 64 KiB, where the bands overlap"
-    assert in_words(contest) == f"ring should beat nccl {place}: {figures}; {unsure}"
+    assert in_words(contest) == f"ring will likely beat nccl {place}: {figures}; all bands overlap"
     ((_, ranges),) = winners([*nccl, *ring])
     assert ranges == [(8, 1024, ("ring",)), (65536, 65536, ("nccl",))]
     assert fastest_in_words(ranges, expected=True) == "likely fastest: ring 8 B to 1 KiB; nccl 64 KiB"

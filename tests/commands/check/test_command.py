@@ -170,7 +170,7 @@ def test_without_a_verdict_monitoring_hears_that_nothing_is_known(here: Command)
 
 def test_what_a_check_cannot_tell_is_said_in_a_sentence(here: Command, tmp_path: Path) -> None:
     whole = read(AB / "as-is")
-    for count, words in ((1, "1 of 6 rows was disturbed"), (2, "2 of 6 rows were disturbed")):
+    for count, words in ((1, "1 of 6 measurements was disturbed"), (2, "2 of 6 measurements were disturbed")):
         with Writer(tmp_path / str(count)) as writer:
             writer.header(whole.header)
             for number, row in enumerate(whole.results):
