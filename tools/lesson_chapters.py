@@ -75,7 +75,7 @@ def _speed_up(run: Run, text: Part) -> Facts:
         "compute": format_seconds(curve.base.row.parts[0]),
         "size": format_size(row.case.nbytes),
         "speedup": f"{curve.speedup(point).value:,.0f} times",
-        "efficiency": f"{point.efficiency.value:.0%}",
+        "efficiency": f"{point.efficiency.value:.1%}",
     }
     choices = [float(choice.rstrip("%")) / 100 for choice in text["choices"]]
     return Facts(numbers, nearest(point.efficiency.value, choices))

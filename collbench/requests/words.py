@@ -62,6 +62,7 @@ Impls = Annotated[
     ),
 ]
 Ranks = Annotated[int | None, _Count("-g --ranks --ngpus", "Number of ranks.", "every GPU, or 2 on a CPU")]
+RanksToCheck = Annotated[int | None, _Count("-g --ranks --ngpus", "Number of ranks.", "every GPU, or 4 on a CPU")]
 RanksOfSystem = Annotated[int | None, _Count("-g --ranks --ngpus", "Number of ranks.", "every GPU of the system")]
 Nodes = Annotated[int | None, _Count("--nodes", "Number of nodes of a described system.", "as described, usually 1")]
 RanksOfNode = Annotated[

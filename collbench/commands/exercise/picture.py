@@ -15,11 +15,12 @@ def hang(ended: Sequence[int], waits: Sequence[str]) -> tuple[str, ...]:
     """Return the picture of a call that does not end: by rank, the calls that it ended, and for whom it waits."""
     lanes = []
     for rank, (calls, whom) in enumerate(zip(ended, waits, strict=True)):
-        lane, text = ("[====?......", f"waits for {whom}") if whom else ("[====", "waits for no flag and no packet")
+        lane, text = "[====?......" if whom else "[====", f"waits for {whom or 'a barrier, or for nothing'}"
         if calls > min(ended):
             lane, text = "[====]", "has ended the call"
         lanes.append(f"rank {rank}  {lane:12}  {text}")
-    return (*lanes, "time -->  [ ] the call   ? looks for a number that does not come")
+    looks = "   ? looks for a number that does not come" if any(waits) else ""
+    return (*lanes, f"time -->  [ ] the call{looks}")
 
 
 _LANES = {  # of a kernel, and of a caller, by stage

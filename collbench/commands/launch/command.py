@@ -217,6 +217,7 @@ def _program(name: str, environment: Mapping[str, str]) -> str:
 def hosts_of(lines: Iterable[str]) -> dict[str, int | None]:
     """Return ranks by host from lines like `node slots=8`, `node:8`, or a repeated `node`; None if not given."""
     hosts: dict[str, int | None] = {}
+    unless_given: int | None = None  # 1 in a file with a line for each rank
     for text in filter(None, (line.partition("#")[0].strip() for line in lines)):
         match = _HOST.fullmatch(text)
         if not match:
@@ -224,9 +225,10 @@ def hosts_of(lines: Iterable[str]) -> dict[str, int | None]:
             raise UsageError(f"{text!r} is no host; {fix}")
         name, count = match[1], int(match[2] or match[3] or 0) or None
         if name in hosts:
+            unless_given = unless_given if count else 1
             count = (hosts[name] or 1) + (count or 1)
         hosts[name] = count
-    return hosts
+    return {name: count or unless_given for name, count in hosts.items()}
 
 
 def job_of(

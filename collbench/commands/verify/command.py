@@ -62,6 +62,7 @@ class VerifyRequest(SweepRequest):
     op: words.Ops = "all"
     impl: words.Impls = "all,narrow"
     on: words.Here = "auto"
+    ranks: words.RanksToCheck = None
     timeout: words.Timeout = "60s"
 
 
@@ -111,11 +112,11 @@ def command(quiet: bool, bits: bool, races: bool, as_json: Path | None, **option
     The default checks float sums in half a minute, or a minute if kernels must be compiled.  -d all --redop all checks
     all types and reductions: thousands of cases, in minutes.
 
-    --bits adds random floats instead (by allreduce if --op is not given) and stores a run, in a minute or two.  It
-    compares the bits of sums on all ranks, in further calls, in a CUDA graph, after a restart of the ranks, in place,
-    in misaligned buffers, at other positions of the array and in arrays of other sizes.  It groups implementations by
-    equal bits and measures errors against exact sums.  The exit status is 1 if the same call on the same values gives
-    different bits, or if an error exceeds that of any additions in the type.
+    --bits adds random values of float and bfloat16 instead (by allreduce if --op is not given), in a minute or two.  It
+    stores a run, and compares the bits of sums on all ranks, in further calls, in a CUDA graph, after a restart of the
+    ranks, in place, in misaligned buffers, at other positions of the array and in arrays of other sizes.  It groups
+    implementations by equal bits and measures errors against exact sums.  The exit status is 1 if the same call on the
+    same values gives different bits, or if an error exceeds that of any additions in the type.
 
     --races runs hand-written kernels on the CPU instead, with 2, 3 and 4 ranks that come late, in a few seconds each.
     It finds accesses that nothing orders, wrong results and hangs, also in kernels of COLLBENCH_KERNELS.  The exit

@@ -5,7 +5,7 @@
 //   world.ranks     the number of ranks: 0, 1, ... world.ranks - 1
 //   call.rank       this rank
 //   call.meet(n)    wait until all ranks have called meet(n); then every rank sees the others' earlier writes.
-//                   Meetings of one call have different numbers: 0, 1, 2 or 3.  All threads of a rank call it.
+//                   Numbers grow within a call and are at most 3.  All threads of a rank call it.
 //   combine(a, b)   a + b
 //
 // A call may be in place: then each rank's result is the same memory as its input.
