@@ -7,6 +7,7 @@ named after the difference, as in `nccl@iters 100`.
 
 import contextlib
 import fcntl
+import math
 import os
 import re
 import shutil
@@ -70,10 +71,12 @@ class Run(Shown):
         return one_of_each(self.results, self.header.imported.tests, self.header.topology.copies)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return flat records in bytes, seconds and bytes per second, None for what is not known."""
+        """Return flat records in bytes, seconds and bytes per second, None for what is not known (`floor`: NaN)."""
         from collbench.runfile.schema import record  # imported late: only needed for records
 
-        return [record(result) for result in self.results]
+        # Polars takes a column's type from its first rows, and small messages have no floor.
+        rows = map(record, self.results)
+        return [{**row, "floor": math.nan if row["floor"] is None else row["floor"]} for row in rows]
 
     records = rows  # an alias
 
