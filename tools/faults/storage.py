@@ -35,7 +35,7 @@ def removed_late(scene: Scene) -> None:
 
 def rescued(scene: Scene, done: Done) -> str:
     """Return a complaint unless all results are in the place that the error names."""
-    words = done.errors.partition("all that was measured is in ")[2].split()
+    words = done.errors.partition("all rows are in ")[2].split()
     if not words:
         return f"no place is named: {done.errors[-300:]!r}"
     results = read(scene.den.path(scene.folder / words[0])).results  # joins absolute paths, too
