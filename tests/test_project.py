@@ -48,7 +48,8 @@ def test_version_changelog_and_citation_agree() -> None:
 
 
 def test_make_sweep_ends_with_how_to_call_collbench() -> None:
-    steps = subprocess.run(["make", "-n", "--no-print-directory", "sweep"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    make = ["make", "-n", "--no-print-directory", "sweep"]
+    steps = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     *_, sweep, words = steps.strip().splitlines()
     assert sweep.split()[0] in words
     assert ".venv/bin/activate" in words
