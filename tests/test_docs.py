@@ -35,6 +35,7 @@ QUICK = {  # what makes commands that measure short
     "step scale": "--budget 0.2 --compute 50us",
     "sweep": "-e 64 -n 7 --impl mpi --no-plot",
     "verify": "--impl mpi --op reduce",
+    "verify --races": "--impl one-shot -g 2",
 }
 MODEL = "layers = 4\nhidden = 256\nheads = 4\nvocabulary = 1000\n"
 
@@ -143,7 +144,8 @@ def name_of(words: str) -> str:
     if "collbench" not in command:
         return command[0]
     place = command.index("collbench") + 1
-    return " ".join(command[place : place + 2]) if command[place] == "step" else command[place]
+    two = " ".join(command[place : place + 2])
+    return two if command[place] == "step" or two in QUICK else command[place]
 
 
 def quick(words: str) -> str:
