@@ -374,7 +374,7 @@ def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Judgement:
 
 def unsteady(row: Observed) -> str:
     """Return why a time says little, `disturbed` or `uncertain`; empty for a steady one."""
-    return "disturbed" if row.disturbed else "" if row.relative_halfwidth <= 1 else "uncertain"
+    return "disturbed" if row.disturbed else "uncertain" if row.unsure else ""
 
 
 def _times(exercise: Exercise, folder: Path, size: str, budget: float) -> tuple[Mapping[str, Observed], str]:

@@ -118,7 +118,7 @@ def command(quiet: bool, bits: bool, races: bool, as_json: Path | None, **option
     implementations by equal bits and measures errors against exact sums.  The exit status is 1 if the same call on the
     same values gives different bits, or if an error exceeds that of any additions in the type.
 
-    --races runs hand-written kernels on the CPU instead, with 2, 3 and 4 ranks that come late, in a few seconds each.
+    --races runs hand-written kernels on the CPU instead, with 2, 3 and 4 ranks that come late, each in some 10 s.
     It finds accesses that nothing orders, wrong results and hangs, also in kernels of COLLBENCH_KERNELS.  The exit
     status is 1 if it finds one.
     """
