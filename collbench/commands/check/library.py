@@ -319,11 +319,14 @@ def measure(request: CheckRequest) -> CheckResult | None:
 
 
 def _of_few_rounds(result: CheckResult, expected: Expectation | None) -> CheckResult:
-    """Return the result of a budget that ended early; only the model calls a machine slow after so few rounds."""
+    """Return the result of a budget that ended early; only the model judges a machine by so few rounds."""
     enough = math.ceil(FEWEST * result.seconds / result.rounds)
     why = f"--budget ended after {counted(result.rounds, 'round')}; {FEWEST} need --budget {enough}s"
-    curves = tuple(judge.unsure(curve, why) if expected else curve for curve in result.curves)
-    return replace(result, curves=curves, remarks=(*result.remarks, why))
+    curves = []
+    for curve in result.curves:
+        decided = expected and curve.word is not Word.UNKNOWN
+        curves.append(replace(judge.unsure(curve, why), word=Word.UNKNOWN, remark=why) if decided else curve)
+    return replace(result, curves=tuple(curves), remarks=(*result.remarks, why))
 
 
 def _larger(request: CheckRequest, run: Run) -> list[int]:
